@@ -1,0 +1,1 @@
+"""Readings in, assessment out: pure, and deterministic for a given seed."""

@@ -1,0 +1,1 @@
+"""The outside world, read only: one module a source."""
