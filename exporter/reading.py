@@ -84,3 +84,91 @@ class EngineReading:
     prefill_computed_tokens: Histogram | None = None
     cache: CacheConfig | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """One GPU, or one MIG slice of a GPU, as one tick saw it. Memory in bytes.
+
+    `used` excludes `reserved` where the driver tells them apart (memory v2); otherwise `reserved` is absent
+    and counted in `used`. `free` is what the next allocation can take. On a `unified` part, which has no
+    memory of its own, `total` and `free` are the machine's and `used` is what processes hold on the GPU.
+    """
+
+    time: float
+    index: int
+    """NVML's index: PCI order among the GPUs this process can see, which need not be CUDA's order."""
+    uuid: str
+    """`GPU-…` or `MIG-…`: the only name that means the same to NVML, CUDA and Kubernetes."""
+    name: str | None = None
+    mig_index: int | None = None
+    """Which slice of GPU `index` this is; absent on a whole GPU."""
+    parent_uuid: str | None = None
+    """The GPU a MIG slice belongs to; absent on a whole GPU."""
+    total: int | None = None
+    used: int | None = None
+    free: int | None = None
+    reserved: int | None = None
+    this_process: int | None = None
+    """Held by the processes of the vLLM server."""
+    other_processes: int | None = None
+    """Held by processes that are known not to be the server's."""
+    unattributed: int | None = None
+    """`used` less the two above: whose it is cannot be told from here."""
+    unified: bool = False
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Field → why it is absent: `not_supported`, `no_permission`, `gpu_lost`, `pid_namespace`, …"""
+
+    @property
+    def gpu(self) -> str:
+        """The value of the `gpu` label: `0`, or `0:1` for slice 1 of GPU 0."""
+        return str(self.index) if self.mig_index is None else f"{self.index}:{self.mig_index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """PSI of memory: the share of time (0..1) in which some tasks, or all of them, stood still for want of it."""
+
+    some_10s: float | None = None
+    some_60s: float | None = None
+    full_10s: float | None = None
+    full_60s: float | None = None
+    some_stalled_seconds: float | None = None
+    full_stalled_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostReading:
+    """Host memory of the vLLM server as one tick saw it, in bytes; no limit is `limit=None`, never 0.
+
+    `scope` says whose memory it is: the `container` the server runs in, its `pod`, its `process` tree
+    (resident memory, no limit known), or, when the server cannot be seen at all, nobody's (`machine`):
+    then only the `machine_…` fields are there. `rule` is the sentence for people.
+    """
+
+    time: float
+    scope: str
+    rule: str
+    current: int | None = None
+    limit: int | None = None
+    swap: int | None = None
+    swap_limit: int | None = None
+    anon: int | None = None
+    shmem: int | None = None
+    file: int | None = None
+    working_set: int | None = None
+    """`current` less inactive file cache: what the kubelet evicts by."""
+    committed: int | None = None
+    """`current` less all page cache and slab that the kernel can give back: what an OOM kill is decided by."""
+    oom_kills: int | None = None
+    """Kills seen since this process started, over restarts of the server's container."""
+    oom_kills_inferred: int | None = None
+    """Those of `oom_kills` that were deduced since the container was gone before its counter could be read."""
+    limit_hits: int | None = None
+    """`memory.events` `max`: how often the limit was run into and reclaim was tried."""
+    pressure: Pressure | None = None
+    dev_shm_used: int | None = None
+    dev_shm_limit: int | None = None
+    machine_total: int | None = None
+    machine_available: int | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
