@@ -60,7 +60,9 @@ class EngineReading:
     swapped: float | None = None
     cpu_kv_usage: float | None = None
     sleep_state: str | None = None
-    """`awake`, or the level of sleep that the page names."""
+    """`awake`, the level of sleep that the page names, or `asleep` where it names none."""
+    kv_capacity_bytes: float | None = None
+    """Size of the KV pool in bytes, where the page tells it (no released vLLM up to 0.32 does)."""
     preemptions: float | None = None
     preemptions_kv_full: float | None = None
     """Preemptions for want of KV alone, where the page tells reasons apart."""
