@@ -1,0 +1,97 @@
+"""What is served under which path."""
+
+import gzip
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from exporter.metrics import SnapshotCollector
+from exporter.server import Request, Response
+from exporter.snapshot import Snapshot
+
+INDEX = """\
+<!doctype html>
+<html lang="en"><title>vllm-headroom</title>
+<h1>vllm-headroom</h1>
+<ul>
+<li><a href="metrics">metrics</a></li>
+<li><a href="healthz">healthz</a></li>
+<li><a href="readyz">readyz</a></li>
+</ul>
+</html>
+"""
+
+
+class MetricsPage:
+    """The metrics page, made once for each tick and form of it, however many scrape it."""
+
+    def __init__(self, latest: Callable[[], Snapshot | None]) -> None:
+        self._latest = latest
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(SnapshotCollector(latest))
+        ProcessCollector(registry=self._registry)
+        self._made_for: Snapshot | None = None
+        self._made: dict[tuple[str, bool], Response] = {}
+
+    def __call__(self, request: Request) -> Response:
+        """The page in the form the client accepts: text or OpenMetrics, gzipped or not."""
+        snapshot = self._latest()
+        if snapshot is not self._made_for:
+            self._made_for, self._made = snapshot, {}
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        zipped = _accepts_gzip(request.headers.get("accept-encoding", ""))
+        response = self._made.get((content_type, zipped))
+        if response is None:
+            body = encode(self._registry)
+            headers = {"Vary": "Accept, Accept-Encoding"}
+            if zipped:
+                body = gzip.compress(body, compresslevel=3, mtime=0)
+                headers["Content-Encoding"] = "gzip"
+            response = Response(200, content_type, body, headers)
+            self._made[content_type, zipped] = response
+        return response
+
+
+def _accepts_gzip(header: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip; `gzip;q=0` forbids it."""
+    for part in header.lower().split(","):
+        coding, _, parameters = part.strip().partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return parameters.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+class Routes:
+    """Dispatches a request to its page; everything not named here is 404.
+
+    `stale_seconds` is how old the last tick may be before the exporter says it is not ready.
+    """
+
+    def __init__(self, latest: Callable[[], Snapshot | None], clock: Callable[[], float], stale_seconds: float) -> None:
+        self._latest = latest
+        self._clock = clock
+        self._stale_seconds = stale_seconds
+        self._pages: dict[str, Callable[[Request], Response]] = {
+            "/": lambda _: Response(200, "text/html; charset=utf-8", INDEX.encode()),
+            "/metrics": MetricsPage(latest),
+            "/healthz": lambda _: Response.text(200, "ok"),
+            "/readyz": self._ready,
+        }
+
+    def __call__(self, request: Request) -> Response:
+        """Answer one request."""
+        page = self._pages.get(request.path)
+        if page is None:
+            return Response.text(404, f"not found; try {', '.join(self._pages)}")
+        return page(request)
+
+    def _ready(self, _: Request) -> Response:
+        """Ready is: the last tick is fresh. What vLLM does is no part of it."""
+        snapshot = self._latest()
+        if snapshot is None:
+            return Response.text(503, "no tick yet")
+        age = self._clock() - snapshot.time
+        if age > self._stale_seconds:
+            return Response.text(503, f"the last tick is {age:.1f} s old")
+        return Response.text(200, "ok")

@@ -1,0 +1,213 @@
+"""A small HTTP server for our own pages: one thread, bounded connections, times and request sizes.
+
+It runs an event loop in a thread of its own, so that a thousand scrapes at once cost no thousand threads and a
+client that sends slowly costs one idle socket. HTTP itself is h11's.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import h11
+
+from exporter.errors import UsageError
+
+MAX_HEAD_BYTES = 16 * 1024
+MAX_BODY_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a handler may know of a request: header names are in lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def text(cls, status: int, text: str) -> "Response":
+        """A plain answer of one line."""
+        return cls(status, "text/plain; charset=utf-8", text.encode() + b"\n")
+
+
+Handler = Callable[[Request], Response]
+
+
+class HttpServer:
+    """Serves `handle` on host and port until closed; port 0 takes a free one.
+
+    `handle` runs on the event loop and must not block. GET and HEAD are served; other methods are answered 405.
+    Raises `UsageError` when the address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        handle: Handler,
+        *,
+        idle_seconds: float = 15.0,
+        max_connections: int = 2048,
+    ) -> None:
+        self._host, self._port = host.strip("[]"), port
+        self._handle = handle
+        self._idle_seconds = idle_seconds
+        self._max_connections = max_connections
+        self._connections: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._server: asyncio.Server | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, name="http", daemon=True)
+
+    def __enter__(self) -> "HttpServer":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Bind and serve; returns when the port accepts connections."""
+        self._thread.start()
+        starting = asyncio.run_coroutine_threadsafe(self._bind(), self._loop)
+        try:
+            self._server = starting.result()
+        except OSError as error:
+            self.close()
+            raise UsageError(
+                f"cannot listen on {self._host}:{self._port}: {error.strerror or error}. "
+                "Is another vllm-headroom running there? Choose another address with --listen HOST:PORT."
+            ) from None
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        if self._server is None:
+            return self._port
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    @property
+    def url(self) -> str:
+        """The base URL to reach the server by."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 – read, not bound
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def close(self) -> None:
+        """Stop accepting, drop what is open and end the thread; may be called twice."""
+        if not self._thread.is_alive():
+            return
+        asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(timeout=5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+        self._loop.close()
+
+    async def _bind(self) -> asyncio.Server:
+        return await asyncio.start_server(
+            self._serve, self._host, self._port, limit=MAX_HEAD_BYTES, backlog=1024, start_serving=True
+        )
+
+    async def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await asyncio.sleep(0)  # what was just accepted gets to run once, so that it can be ended below
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.sleep(0)  # closed transports let go of their sockets on the next turn of the loop
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._connections) >= self._max_connections:
+            writer.close()
+            return
+        self._connections.add(task)
+        try:
+            with contextlib.suppress(OSError, TimeoutError, h11.LocalProtocolError, asyncio.CancelledError):
+                await self._converse(reader, writer)
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request after another on a kept-alive connection."""
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        while True:
+            try:
+                async with asyncio.timeout(self._idle_seconds):
+                    request = await _next_request(connection, reader)
+            except h11.RemoteProtocolError as error:
+                refusal = Response.text(error.error_status_hint, "bad request")
+                await self._send(connection, writer, refusal, head_only=False)
+                return
+            if request is None:
+                return
+            await self._send(connection, writer, self._answer(request), head_only=request.method == "HEAD")
+            if connection.our_state is h11.MUST_CLOSE:
+                return
+            connection.start_next_cycle()
+
+    def _answer(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            refusal = Response.text(405, "only GET and HEAD are served here")
+            return Response(405, refusal.content_type, refusal.body, {"Allow": "GET, HEAD"})
+        try:
+            return self._handle(request)
+        except Exception:  # a page that fails must not take the connection or the server with it
+            logging.getLogger(__name__).exception("the page %s could not be made", request.path)
+            return Response.text(500, "this page could not be made; see the log")
+
+    async def _send(
+        self, connection: h11.Connection, writer: asyncio.StreamWriter, response: Response, *, head_only: bool
+    ) -> None:
+        headers = {
+            "Content-Type": response.content_type,
+            "Content-Length": str(len(response.body)),
+            "X-Content-Type-Options": "nosniff",
+            **response.headers,
+        }
+        reason = HTTPStatus(response.status).phrase.encode()
+        head = h11.Response(status_code=response.status, headers=list(headers.items()), reason=reason)
+        parts = [connection.send(head)]
+        if not head_only:
+            parts.append(connection.send(h11.Data(data=response.body)))
+        parts.append(connection.send(h11.EndOfMessage()))
+        writer.write(b"".join(part for part in parts if part))
+        async with asyncio.timeout(self._idle_seconds):
+            await writer.drain()
+
+
+async def _next_request(connection: h11.Connection, reader: asyncio.StreamReader) -> Request | None:
+    """The next whole request, its body read and dropped; `None` when the client is gone."""
+    request: Request | None = None
+    dropped = 0
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(MAX_HEAD_BYTES))
+        elif isinstance(event, h11.Request):
+            path, _, query = event.target.decode("ascii", "replace").partition("?")
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+            request = Request(event.method.decode("ascii"), path or "/", query, headers)
+        elif isinstance(event, h11.Data):
+            dropped += len(event.data)
+            if dropped > MAX_BODY_BYTES:
+                raise h11.RemoteProtocolError("body too large", error_status_hint=413)
+        elif isinstance(event, h11.EndOfMessage):
+            return request
+        else:
+            return None
