@@ -24,6 +24,8 @@ class Capacity:
     analytic_bytes: int | None = None
     bytes_per_token: float | None = None
     bytes_per_block: int | None = None
+    weight_bytes: int | None = None
+    """The model's weights, estimated from its config."""
     max_model_len: int | None = None
     calibration_ratio: float | None = None
     calibration_cause: str | None = None
