@@ -1,0 +1,105 @@
+"""One tick: every source is read once, each failing alone, and what they said becomes one snapshot."""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from exporter.errors import SourceError
+from exporter.snapshot import DeviceStatus, EngineStatus, HostStatus, Snapshot, SourceHealth
+
+
+Answer = TypeVar("Answer")
+
+
+class Watch(Protocol):
+    """A server that is followed."""
+
+    def read(self) -> tuple[tuple[EngineStatus, ...], SourceHealth]:
+        """Its engines and how its page fared."""
+
+
+class Devices(Protocol):
+    """The server's GPUs, with their risk; raises `SourceError`."""
+
+    def read(self, now: float) -> tuple[DeviceStatus, ...]:
+        """Every GPU once."""
+
+
+class Host(Protocol):
+    """The container's memory, with its risk; raises `SourceError`."""
+
+    def read(self, now: float) -> HostStatus:
+        """The container once."""
+
+
+class Monitor:
+    """Ticks. `latest` is the last whole snapshot; it is replaced at once, so any thread may read it."""
+
+    def __init__(
+        self,
+        watches: Sequence[Watch],
+        devices: Devices | None,
+        host: Host | None,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self.latest: Snapshot | None = None
+        self._watches = tuple(watches)
+        self._devices = devices
+        self._host = host
+        self._clock = clock
+        self._wall = wall
+        self._ticks = 0
+        self._health: dict[str, SourceHealth] = {}
+        # One slow server must not delay the others.
+        self._pool = ThreadPoolExecutor(len(self._watches)) if len(self._watches) > 1 else None
+
+    def tick(self) -> Snapshot:
+        """Read everything once and publish the snapshot."""
+        started = self._clock()
+        devices = self._ask("nvml", self._devices.read) if self._devices is not None else None
+        host = self._ask("host", self._host.read) if self._host is not None else None
+        seen = (
+            list(self._pool.map(lambda watch: watch.read(), self._watches))
+            if self._pool
+            else [watch.read() for watch in self._watches]
+        )
+        self._ticks += 1
+        ended = self._clock()
+        self.latest = Snapshot(
+            time=ended,
+            wall_time=self._wall(),
+            duration_seconds=ended - started,
+            ticks=self._ticks,
+            engines=tuple(status for statuses, _ in seen for status in statuses),
+            devices=devices or (),
+            host=host,
+            sources=(*(health for _, health in seen), *self._health.values()),
+        )
+        return self.latest
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, source: str, read: Callable[[float], Answer]) -> Answer | None:
+        """Read one source; what it raises is its own health and nobody else's."""
+        started = self._clock()
+        before = self._health.get(source)
+        answer, reason, message = None, "ok", ""
+        try:
+            answer = read(started)
+        except SourceError as error:
+            reason, message = error.reason, str(error)
+        except Exception as error:  # a fault of ours in one source must not cost the others
+            reason, message = "fault", f"reading {source} failed: {type(error).__name__}: {error}"
+            logging.getLogger(__name__).debug("%s", message, exc_info=True)
+        if before is None or before.reason != reason:
+            log = logging.getLogger(__name__)
+            log.info("%s: read", source) if reason == "ok" else log.warning("%s: %s", source, message)
+        ended = self._clock()
+        last = ended if reason == "ok" else before.last_success if before else None
+        self._health[source] = SourceHealth(source, "", reason == "ok", reason, message, ended - started, last)
+        return answer

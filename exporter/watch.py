@@ -1,0 +1,169 @@
+"""One vLLM server over time: page → engines → capacity → assessment."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from exporter.capacity import Arithmetic, capacity_of, headroom_of, pool_of, typical_context, used_blocks_of
+from exporter.errors import SourceError
+from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
+from exporter.forecast.forecaster import EngineForecaster
+from exporter.reading import CacheConfig, EngineReading
+from exporter.snapshot import Capacity, EngineStatus, Headroom, SourceHealth
+
+EngineKey = tuple[str, str]
+
+FORGET_SECONDS = 900.0
+"""How long an engine that is gone from the page keeps its place, in state `unknown`."""
+MAX_ENGINES = 256
+"""Engines of one page that are followed; a page that invents more is cut here."""
+
+
+class Page(Protocol):
+    """What one GET of the metrics page gave."""
+
+    @property
+    def engines(self) -> tuple[EngineReading, ...]:
+        """One reading per model and engine."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Concept → metric name."""
+
+
+class PageSource(Protocol):
+    """A vLLM server's metrics page; raises `SourceError` when it cannot be had."""
+
+    def read(self) -> Page:
+        """GET the page once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is known of a served model beyond the page."""
+
+    max_model_len: int | None = None
+    arithmetic: Arithmetic | None = None
+
+
+Facts = Callable[[str, CacheConfig | None, float], ModelFacts]
+"""(model name, cache config, time) → what is known of the model; never raises."""
+
+
+class ServerWatch:
+    """Follows one server. `name` tells it apart where several are watched; `facts` knows the models."""
+
+    def __init__(
+        self,
+        source: PageSource,
+        facts: Facts,
+        options: ForecastOptions,
+        clock: Callable[[], float],
+        name: str = "",
+    ) -> None:
+        self.name = name
+        self._source = source
+        self._facts = facts
+        self._options = options
+        self._clock = clock
+        self._forecasters: dict[EngineKey, EngineForecaster] = {}
+        self._last: dict[EngineKey, EngineStatus] = {}
+        self._last_success: float | None = None
+        self._last_reason = ""
+        self._names: Mapping[str, str] = {}
+
+    def read(self) -> tuple[tuple[EngineStatus, ...], SourceHealth]:
+        """Read the page once and assess every engine on it; a page that cannot be had leaves every engine unknown."""
+        started = self._clock()
+        try:
+            page = self._source.read()
+        except SourceError as error:
+            return self._without(self._clock(), str(error)), self._health(started, error.reason, str(error))
+        now = self._clock()
+        self._last_success = now
+        self._names = page.names
+        statuses = tuple(self._status(reading) for reading in page.engines[:MAX_ENGINES])
+        for status in statuses:
+            self._last[_key(status.reading)] = status
+        seen = {_key(status.reading) for status in statuses}
+        gone = self._without(now, "the engine is no longer on the page", seen)
+        return statuses + gone, self._health(started, "ok", "")
+
+    def _status(self, reading: EngineReading) -> EngineStatus:
+        facts = self._facts(reading.model_name, reading.cache, reading.time)
+        capacity = capacity_of(reading.cache, facts.arithmetic, facts.max_model_len)
+        pool = pool_of(reading.cache, capacity, facts.arithmetic)
+        forecaster = self._forecasters.get(_key(reading))
+        if forecaster is None:
+            options = replace(self._options, max_model_len=self._options.max_model_len or facts.max_model_len)
+            forecaster = self._forecasters[_key(reading)] = EngineForecaster(options)
+        used = used_blocks_of(reading, capacity)
+        return EngineStatus(
+            server=self.name,
+            reading=reading,
+            capacity=capacity,
+            headroom=headroom_of(used, capacity, pool, typical_context(reading)),
+            used_blocks=used,
+            assessment=self._assess(forecaster, reading, pool),
+        )
+
+    def _assess(self, forecaster: EngineForecaster, reading: EngineReading, pool: PoolView | None) -> Assessment:
+        """The forecast of one engine; a fault of ours in it costs this assessment alone."""
+        try:
+            return forecaster.observe(reading, pool)
+        except Exception as error:
+            logging.getLogger(__name__).exception("the forecast of engine %s failed", reading.engine)
+            del self._forecasters[_key(reading)]
+            reason = f"the forecast failed and starts anew: {type(error).__name__}"
+            return _unknown_assessment(reading, reading.time, reason, {})
+
+    def _without(self, now: float, reason: str, seen: Collection[EngineKey] = ()) -> tuple[EngineStatus, ...]:
+        """The engines that were there before and are not now: unknown, with nothing but their counters left."""
+        for key, status in list(self._last.items()):
+            if now - status.reading.time > FORGET_SECONDS:
+                del self._last[key]
+                self._forecasters.pop(key, None)
+        return tuple(_unknown(status, now, reason) for key, status in self._last.items() if key not in seen)
+
+    def _health(self, started: float, reason: str, message: str) -> SourceHealth:
+        if reason != self._last_reason:
+            log = logging.getLogger(__name__)
+            where = f" {self.name}" if self.name else ""
+            if reason == "ok":
+                log.info("vLLM%s: its page is read", where)
+            else:
+                log.warning("vLLM%s: %s", where, message)
+            self._last_reason = reason
+        return SourceHealth(
+            source="vllm",
+            server=self.name,
+            up=reason == "ok",
+            reason=reason,
+            message=message,
+            duration_seconds=self._clock() - started,
+            last_success=self._last_success,
+            names=self._names if reason == "ok" else {},
+        )
+
+
+def _key(reading: EngineReading) -> EngineKey:
+    return reading.model_name, reading.engine
+
+
+def _unknown(status: EngineStatus, now: float, reason: str) -> EngineStatus:
+    seen = status.reading
+    reading = EngineReading(time=seen.time, model_name=seen.model_name, engine=seen.engine)
+    assessment = _unknown_assessment(reading, now, reason, status.assessment.forecasts)
+    return EngineStatus(status.server, reading, Capacity(), Headroom(), None, assessment)
+
+
+def _unknown_assessment(reading: EngineReading, now: float, reason: str, forecasts: Mapping[str, int]) -> Assessment:
+    return Assessment(
+        time=now,
+        model_name=reading.model_name,
+        engine=reading.engine,
+        state="unknown",
+        reason=reason,
+        forecasts=forecasts,
+    )
