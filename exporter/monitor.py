@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 from exporter.errors import SourceError
 from exporter.snapshot import DeviceStatus, EngineStatus, HostStatus, Snapshot, SourceHealth
 
-
 Answer = TypeVar("Answer")
 
 

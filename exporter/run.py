@@ -1,0 +1,98 @@
+"""The daemon: build every part from the settings, tick until told to stop."""
+
+import argparse
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from exporter import __version__, logs
+from exporter.assembly import build_monitor
+from exporter.monitor import Monitor
+from exporter.routes import Routes
+from exporter.server import HttpServer
+from exporter.settings import Settings, add_flags, load, unknown_variables
+
+STALE_TICKS = 3
+"""The last tick is fresh while it is younger than this many intervals and one page's longest wait."""
+
+
+class Daemon:
+    """A monitor that ticks in a thread and the server that shows what it saw; a stoppable object."""
+
+    def __init__(self, monitor: Monitor, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        host, _, port = settings.listen.rpartition(":")
+        stale = STALE_TICKS * settings.poll_interval_seconds + settings.vllm_timeout_seconds
+        self.monitor = monitor
+        self.server = HttpServer(host, int(port), Routes(lambda: monitor.latest, clock, stale))
+        self._interval = settings.poll_interval_seconds
+        self._clock = clock
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tick, name="tick", daemon=True)
+
+    def __enter__(self) -> "Daemon":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the pages are."""
+        return self.server.url
+
+    def start(self) -> None:
+        """Bind the port, then begin to tick; raises `UsageError` when the port is taken."""
+        self.server.start()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving at once and ticking at the end of the present tick, which is not waited for."""
+        self._stop.set()
+        self.server.close()
+        self.monitor.close()
+
+    def _tick(self) -> None:
+        due = self._clock()
+        while not self._stop.is_set():
+            try:
+                self.monitor.tick()
+            except Exception:  # whatever a tick runs into, the next one is tried
+                logging.getLogger(__name__).exception("a tick failed")
+            # A late tick is not made up for: the next one is due on the grid that the first one set.
+            now = self._clock()
+            due += self._interval * max(1, -(-(now - due) // self._interval))
+            self._stop.wait(due - now)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run until SIGTERM or SIGINT. Exit code 0 when told to stop, 2 for a wrong setting or a port that is taken."""
+    parser = argparse.ArgumentParser(prog="vllm-headroom run", description="Watch vLLM and serve its headroom.")
+    parser.add_argument("--check-config", action="store_true", help="check the settings, print them and end")
+    add_flags(parser)
+    arguments = vars(parser.parse_args(argv))
+    settings = load(arguments)
+    logs.start(settings.log_level, settings.log_format)
+    log = logging.getLogger(__name__)
+    for name in unknown_variables(os.environ):
+        log.warning("%s is no setting of ours and is ignored", name)
+    if arguments["check_config"]:
+        for name in Settings.model_fields:
+            print(f"{name}={getattr(settings, name)}")
+        return 0
+    stop = threading.Event()
+
+    def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    with Daemon(build_monitor(settings), settings) as daemon:
+        log.info("vllm-headroom %s watches %s, serves %s", __version__, ", ".join(settings.vllm_url), daemon.url)
+        stop.wait()
+    log.info("stopped")
+    return 0
