@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from exporter.reading import CacheConfig, EngineReading, Histogram
-from exporter.sources.vllm_names import Concept, Kind, Part, Place, places, plain_name
+from exporter.sources.vllm_names import PREFIXES, Concept, Kind, Part, Place, places, plain_name
 
 _MODEL, _ENGINE = "model_name", "engine"
 _REPLICA, _WORKER = "ReplicaId", "WorkerId"
@@ -16,27 +16,29 @@ _ROUNDING = 1e-6
 
 _Rest = tuple[tuple[str, str], ...]
 _Group = tuple[Part, str]
+_Key = tuple[_Group, _Rest]
 _Who = tuple[str, str, str]
 
 
 class _Found:
     """The series of one concept on one engine, all under the newest name seen so far."""
 
-    __slots__ = ("name", "rank", "values")
+    __slots__ = ("concept", "name", "rank", "values")
 
-    def __init__(self, rank: int, name: str) -> None:
+    def __init__(self, concept: Concept, rank: int, name: str) -> None:
+        self.concept = concept
         self.rank = rank
         self.name = name
-        self.values: dict[tuple[_Group, _Rest], float] = {}
+        self.values: dict[_Key, float] = {}
 
-    def grouped(self, kind: Kind) -> dict[_Group, float]:
+    def grouped(self) -> dict[_Group, float]:
         """One value per part and split: several front-ends' counters add up, of their gauges the highest counts.
 
         vLLM splits gauges by `pid` when several API servers report one engine and each saw it at another moment;
         prometheus_client has then already added up its counters, and other aggregators leave that to the reader.
         """
         result: dict[_Group, float] = {}
-        highest = kind in (Kind.GAUGE, Kind.SLEEP)
+        highest = self.concept.kind in (Kind.GAUGE, Kind.SLEEP)
         for (group, _), value in self.values.items():
             before = result.get(group, 0.0)
             result[group] = max(before, value) if highest else before + value
@@ -46,68 +48,64 @@ class _Found:
 def assemble(
     samples: Iterable[tuple[str, Mapping[str, str], float]],
     time: float,
-    names: Mapping[str, tuple[Place, ...]] | None = None,
+    prefixes: tuple[str, ...] = PREFIXES,
 ) -> tuple[EngineReading, ...]:
-    """Sort `samples` (name, labels, value) by engine; `names` says what is what (default: every prefix known).
+    """Sort `samples` (name, labels, value) by engine; of several names under `prefixes` the first counts.
 
     A value that cannot be (not finite, negative, a ratio above 1) is no value. A series that stands there twice
     counts once. Engines come in the order of model and engine label; nothing is ever summed across engines.
     """
-    names = places() if names is None else names
+    names = places(prefixes)
     engines: dict[_Who, dict[str, _Found]] = {}
-    concepts: dict[str, Concept] = {}
     caches: dict[tuple[str | None, str], set[tuple[str, _Rest]]] = {}
     for name, labels, value in samples:
-        for concept, part, rank in names.get(name, ()):
-            replica = labels.get(_REPLICA) or labels.get(_WORKER, "")
+        for place in names.get(name, ()):
+            concept, rank = place.concept, place.rank
+            label, replica = labels.get(_ENGINE), labels.get(_REPLICA) or labels.get(_WORKER, "")
             if concept.kind is Kind.INFO:
                 if value > 0:
                     told = tuple(sorted((k, v) for k, v in labels.items() if k not in _IDENTITY and k != "pid"))
-                    caches.setdefault((labels.get(_ENGINE), replica), set()).add((name, told))
+                    caches.setdefault((label, replica), set()).add((name, told))
                 continue
-            engine = engines.setdefault((labels.get(_MODEL, ""), labels.get(_ENGINE, "0"), replica), {})
+            who = (labels.get(_MODEL, ""), "0" if label is None else label, replica)
+            engine = engines.get(who)
+            if engine is None:
+                engine = engines[who] = {}
             found = engine.get(concept.field)
-            if found is not None and found.rank < rank:
-                continue
-            believed = _believed(concept, value)
-            if believed is None:
-                continue
-            group, rest = _sorted_labels(concept, part, labels)
-            if group is None:
+            key = _key(place, labels)
+            if key is None or (found is not None and found.rank < rank) or not _believable(concept, value):
                 continue
             if found is None or found.rank > rank:
-                found = engine[concept.field] = _Found(rank, plain_name(name, part))
-                concepts[concept.field] = concept
-            key = (group, rest)
-            found.values[key] = max(believed, found.values.get(key, 0.0))
+                found = engine[concept.field] = _Found(concept, rank, plain_name(name, place.part))
+            if value > found.values.get(key, -1.0):
+                found.values[key] = value
 
     replicas: dict[tuple[str, str], int] = {}
     for model, label, _ in engines:
         replicas[model, label] = replicas.get((model, label), 0) + 1
     readings = [
-        _reading(who, found, concepts, _joined(caches, who), time, alone=replicas[who[:2]] == 1)
-        for who, found in engines.items()
+        _reading(who, engine, _joined(caches, who), time, alone=replicas[who[:2]] == 1)
+        for who, engine in engines.items()
     ]
     return tuple(sorted(readings, key=lambda reading: (reading.model_name, len(reading.engine), reading.engine)))
 
 
-def _believed(concept: Concept, value: float) -> float | None:
-    if not (math.isfinite(value) and value >= 0):
+def _believable(concept: Concept, value: float) -> bool:
+    # Not finite includes NaN, which no comparison lets through.
+    return 0 <= value < math.inf if concept.at_most is None else 0 <= value <= concept.at_most + _ROUNDING
+
+
+def _key(place: Place, labels: Mapping[str, str]) -> _Key | None:
+    """The group that a sample belongs to within its concept and what else tells it apart; `None`: it does not count."""
+    only, apart = place.concept.only, place.apart
+    if only is not None and labels.get(only[0]) != only[1]:
         return None
-    if concept.at_most is not None and value > concept.at_most:
-        return concept.at_most if value <= concept.at_most + _ROUNDING else None
-    return value
-
-
-def _sorted_labels(concept: Concept, part: Part, labels: Mapping[str, str]) -> tuple[_Group | None, _Rest]:
-    """The group that a sample belongs to within its concept (`None`: to none), and what else tells it apart."""
-    apart = "le" if part is Part.BUCKET else concept.split_by
-    if concept.only is not None and labels.get(concept.only[0]) != concept.only[1]:
-        return None, ()
     if apart is not None and apart not in labels:
-        return None, ()
-    rest = tuple((k, v) for k, v in labels.items() if k not in _IDENTITY and k != apart)
-    return (part, labels[apart] if apart else ""), rest
+        return None
+    others = labels.keys() - _IDENTITY
+    others.discard(apart or "")
+    rest = tuple(sorted((name, labels[name]) for name in others)) if others else ()
+    return (place.part, labels[apart] if apart is not None else ""), rest
 
 
 def _joined(
@@ -127,7 +125,6 @@ def _joined(
 def _reading(
     who: _Who,
     engine: Mapping[str, _Found],
-    concepts: Mapping[str, Concept],
     cache: tuple[str, CacheConfig] | None,
     time: float,
     *,
@@ -137,7 +134,7 @@ def _reading(
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
     for field, found in engine.items():
-        value = _value(concepts[field], found.grouped(concepts[field].kind))
+        value = _value(found.concept, found.grouped())
         if value is not None:
             values[field] = value
             names[field] = found.name
@@ -158,11 +155,13 @@ def _value(concept: Concept, groups: Mapping[_Group, float]) -> Any:
             return _histogram(groups)
         case Kind.SLEEP:
             states = [state for (_, state), value in groups.items() if value > 0]
-            return states[0] if states else "asleep"
+            # Two at once are front-ends that disagree: not known.
+            return states[0] if len(states) == 1 else None if states else "asleep"
         case _ if concept.split_by is not None:
             return {split: value for (_, split), value in groups.items()}
         case _:
-            return groups[Part.VALUE, ""]
+            value = groups[Part.VALUE, ""]
+            return value if concept.at_most is None else min(value, concept.at_most)
 
 
 def _histogram(groups: Mapping[_Group, float]) -> Histogram | None:

@@ -6,7 +6,7 @@ new name at once (0.9 and 0.10 did): the newest counts, once.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ class Kind(Enum):
     INFO = "info"
 
 
-class Part(Enum):
+class Part(StrEnum):
     """Which number of its concept a line holds."""
 
     VALUE = ""
@@ -95,15 +95,17 @@ CONCEPTS = (
 
 
 class Place(NamedTuple):
-    """Where a sample of a given name belongs: its concept, which part of it, and how old the name is (0 = newest)."""
+    """Where a sample of a given name belongs: its concept, which part of it, how old the name is (0 = newest)."""
 
     concept: Concept
     part: Part
     rank: int
+    apart: str | None
+    """The label that tells apart what must stay apart within the concept: a bucket's bound, a reason."""
 
 
 @cache
-def places(prefixes: tuple[str, ...] = PREFIXES) -> Mapping[str, tuple[Place, ...]]:
+def places(prefixes: tuple[str, ...]) -> Mapping[str, tuple[Place, ...]]:
     """Every sample name that is read, with `prefixes` in the order in which they are preferred."""
     found: dict[str, tuple[Place, ...]] = {}
     for concept in CONCEPTS:
@@ -112,7 +114,8 @@ def places(prefixes: tuple[str, ...] = PREFIXES) -> Mapping[str, tuple[Place, ..
                 rank = age * len(prefixes) + preference
                 for spelling, part in _spellings(name, concept.kind):
                     full = prefix + spelling
-                    found[full] = (*found.get(full, ()), Place(concept, part, rank))
+                    apart = "le" if part is Part.BUCKET else concept.split_by
+                    found[full] = (*found.get(full, ()), Place(concept, part, rank, apart))
     return found
 
 

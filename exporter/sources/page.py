@@ -1,0 +1,150 @@
+"""The text of a metrics page, of which only the wanted lines are parsed.
+
+A page of vLLM has some four hundred and fifty lines an engine, of which a quarter is wanted, and what stands before a
+value seldom changes between two readings: a series is parsed once, by prometheus_client, and known again by its text.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from sys import intern
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporter.sources.vllm_names import PREFIXES, PROCESS_START, places
+
+MAX_LINE_BYTES = 65_536
+"""vLLM's longest line has about 1,300."""
+MAX_REMEMBERED_BYTES = 2 * 1024 * 1024
+"""Of series' text; 64 engines need a third of it."""
+MAX_OTHER_NAMES = 4_096
+_CHUNK_BYTES = 65_536
+_OVERLONG = b"\0"
+
+
+class Sample(NamedTuple):
+    """One line of a page: the sample's name, its labels, its value."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class PageParser:
+    """Reads pages of one server and remembers the series it has met, within bounds.
+
+    After a page, `malformed` counts its lines that are no sample, each of which cost itself alone: of the wanted ones
+    every one, of the others those whose name was never seen on a sample. `recognised` says whether there was at least
+    one sample or comment of a metrics page.
+    """
+
+    def __init__(self, prefixes: tuple[str, ...] = PREFIXES) -> None:
+        """Wanted is what vLLM has ever shown of what we read, under any of `prefixes`."""
+        self._wanted = {name.encode(): intern(name) for name in (*places(prefixes), PROCESS_START)}
+        self._others: set[bytes] = set()
+        self._series: dict[bytes, tuple[str, Mapping[str, str]]] = {}
+        self._remembered = 0
+        self.malformed = 0
+        self.recognised = False
+
+    def parse(self, chunks: Iterable[bytes]) -> list[Sample]:
+        """The wanted samples of a page that arrives in `chunks`, in its order; a repeated one is repeated."""
+        samples: list[Sample] = []
+        malformed = 0
+        recognised = False
+        for line in lines(chunks):
+            if line.startswith(b"#"):
+                recognised = recognised or line.startswith((b"# HELP ", b"# TYPE ", b"# EOF"))
+                continue
+            brace = line.find(b"{")
+            name = line[:brace] if brace > 0 else line.split(None, 1)[0]
+            if name in self._others:
+                recognised = True
+            elif name in self._wanted or _name(line) in self._wanted:
+                sample = self._sample(line)
+                if sample is not None:
+                    samples.append(sample)
+                else:
+                    malformed += 1
+            elif len(self._others) < MAX_OTHER_NAMES:
+                if _parsed(line) is not None:
+                    self._others.add(name)
+                    recognised = True
+                else:
+                    malformed += 1
+        self.malformed = malformed
+        self.recognised = recognised or bool(samples)
+        return samples
+
+    def _sample(self, line: bytes) -> Sample | None:
+        end = line.rfind(b"}") + 1 or len(line.split(None, 1)[0])
+        series, rest = line[:end], line[end:]
+        known = self._series.get(series) or self._learn(series)
+        if known is not None and b"_" not in rest:
+            try:
+                return Sample(*known, float(rest))
+            except ValueError:
+                pass  # a timestamp, an exemplar, or no number at all: the real parser decides
+        sample = _parsed(line)
+        return sample if sample is not None and sample.name.encode() in self._wanted else None
+
+    def _learn(self, series: bytes) -> tuple[str, Mapping[str, str]] | None:
+        """Remember `series` if a value is all that may follow it."""
+        sample = _parsed(series + b" 0", untimed=True)
+        if sample is None or sample.value != 0:
+            return None
+        name = self._wanted.get(sample.name.encode())
+        if name is None:
+            return None
+        if self._remembered > MAX_REMEMBERED_BYTES:
+            self._series.clear()
+            self._remembered = 0
+        self._remembered += len(series)
+        known = name, {intern(key): intern(value) for key, value in sample.labels.items()}
+        self._series[series] = known
+        return known
+
+
+def parse_page(body: bytes | str) -> list[Sample]:
+    """The samples of a whole page that are wanted; what is no sample is left out."""
+    page = body.encode() if isinstance(body, str) else body
+    return PageParser().parse(page[at : at + _CHUNK_BYTES] for at in range(0, len(page), _CHUNK_BYTES))
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a page without the white space around them; a line beyond all measure is one byte of garbage."""
+    rest = b""
+    skipping = False
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        if not skipping:
+            rest += first
+        if others:
+            whole = [] if skipping else [rest]
+            whole += others[:-1]
+            rest, skipping = others[-1], False
+            for line in whole:
+                if stripped := line.strip():
+                    yield stripped
+        if len(rest) > MAX_LINE_BYTES:
+            yield _OVERLONG
+            rest, skipping = b"", True
+    if stripped := rest.strip():
+        yield stripped
+
+
+def _name(line: bytes) -> bytes:
+    """The sample name of a line that is spelled unusually: `name {…} 1`, or `{"name",…} 1`."""
+    if line.startswith(b"{"):
+        return line.split(b'"', 2)[1] if line.count(b'"') > 1 else line
+    return line.split(b"{", 1)[0].split(None, 1)[0]
+
+
+def _parsed(line: bytes, *, untimed: bool = False) -> Sample | None:
+    """What prometheus_client reads in one line, `None` if nothing, or with `untimed` if there is a timestamp."""
+    try:
+        for family in text_string_to_metric_families(line.decode()):
+            for name, labels, value, timestamp, *_ in family.samples:
+                return Sample(name, labels, float(value)) if timestamp is None or not untimed else None
+    except (ValueError, IndexError, OverflowError):
+        pass
+    return None
