@@ -24,7 +24,7 @@ class Family:
     """One exported family. `rows` draws its samples from a snapshot; what is absent there gives no sample."""
 
     name: str
-    kind: Literal["gauge", "counter"]
+    kind: Literal["gauge", "counter", "summary"]
     help: str
     rows: tuple[Rows, ...]
     labels: tuple[str, ...]
@@ -120,6 +120,10 @@ def _gauge(name: str, help: str, labels: tuple[str, ...], *rows: Rows) -> Family
     return Family("vllm_headroom_" + name, "gauge", help, rows, labels)
 
 
+def _summary(name: str, help: str, labels: tuple[str, ...], *rows: Rows) -> Family:  # noqa: A002 – Prometheus's word
+    return Family("vllm_headroom_" + name, "summary", help, rows, labels)
+
+
 def _counter(name: str, help: str, labels: tuple[str, ...], *rows: Rows) -> Family:  # noqa: A002 – Prometheus's word
     return Family("vllm_headroom_" + name, "counter", help, rows, labels)
 
@@ -140,7 +144,8 @@ TABLE: tuple[Family, ...] = (
     _gauge("kv_tokens", "Headroom: tokens that still fit into the KV pool.", _ENGINE, _engine(lambda e: e.headroom.tokens)),
     _gauge("kv_bytes", "Headroom: bytes of the KV pool that are free, on each tensor-parallel rank.", _ENGINE, _engine(lambda e: e.headroom.bytes)),
     _gauge("kv_requests", "Headroom: typical requests of the present load that still fit into the KV pool.", _ENGINE, _engine(lambda e: e.headroom.requests)),
-    _gauge("kv_demand_ratio", "Projection: KV blocks the present load will need at the horizon over the pool's; it can exceed 1.", (*_ENGINE, "horizon_seconds", "quantile"),
+    # A distribution told by its quantiles is a summary: Prometheus reserves the label `quantile` for that type.
+    _summary("kv_demand_ratio", "Projection: KV blocks the present load will need at the horizon over the pool's; it can exceed 1.", (*_ENGINE, "horizon_seconds", "quantile"),
         _engine(lambda e: e.assessment.demand_ratio, "horizon_seconds", "quantile")),
     _gauge("kv_offered_load_ratio", "KV the present arrivals need in the long run over the pool's; from 1 on, preemption is a matter of time.", _ENGINE,
         _engine(lambda e: e.assessment.offered_load_ratio)),
