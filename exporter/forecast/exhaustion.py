@@ -1,0 +1,58 @@
+"""From a room that shrinks to a probability, and from a probability to an alarm that does not flap."""
+
+from math import erf, sqrt
+
+from exporter.forecast.trend import Trend
+
+
+def chance(room: float, trend: Trend | None, horizon: float, noise: float = 0.0) -> float:
+    """P(the room is gone within `horizon` seconds), the use of it being a straight line with normal errors.
+
+    The spread at the horizon is that of the values around the line together with that of the slope; the slope's own
+    error is doubled, since neighbouring readings are not independent. `noise` is a spread known otherwise.
+    """
+    if room <= 0:
+        return 1.0
+    if trend is None:
+        return 0.0
+    mean = room - trend.slope * horizon
+    spread = sqrt(trend.noise**2 + (2 * trend.slope_error * horizon) ** 2 + noise**2)
+    if spread == 0:
+        return 1.0 if mean <= 0 else 0.0
+    return 0.5 * (1 - erf(mean / spread / sqrt(2)))
+
+
+def either(*chances: float) -> float:
+    """P(at least one of independent events)."""
+    none = 1.0
+    for one in chances:
+        none *= 1 - one
+    return 1 - none
+
+
+def seconds_until(room: float, trend: Trend | None) -> float | None:
+    """Expected seconds until the room is gone; 0 where it is, `None` where nothing is in sight."""
+    if room <= 0:
+        return 0.0
+    return room / trend.slope if trend is not None and trend.slope > 0 else None
+
+
+class Latch:
+    """An alarm with hysteresis: on at `enter`, off after `hold_seconds` without a value of `leave` or more."""
+
+    def __init__(self, enter: float = 0.5, leave: float = 0.25, hold_seconds: float = 60.0) -> None:
+        self._enter = enter
+        self._leave = leave
+        self._hold_seconds = hold_seconds
+        self._on = False
+        self._last_high = float("-inf")
+
+    def update(self, time: float, probability: float) -> bool:
+        """The alarm after this reading."""
+        if probability >= self._leave:
+            self._last_high = time
+        if probability >= self._enter:
+            self._on = True
+        elif self._on and probability < self._leave and time - self._last_high >= self._hold_seconds:
+            self._on = False
+        return self._on
