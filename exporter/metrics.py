@@ -10,7 +10,9 @@ from prometheus_client.registry import Collector
 
 from exporter import __version__
 from exporter.forecast.assessment import Driver, State
-from exporter.snapshot import DeviceStatus, EngineStatus, HostStatus, MemoryRisk, Snapshot, SourceHealth
+from exporter.forecast.device import DeviceAssessment
+from exporter.forecast.host import HostAssessment
+from exporter.snapshot import DeviceStatus, EngineStatus, HostStatus, Snapshot, SourceHealth
 
 Labels = dict[str, str]
 Value = float | None | Mapping[Any, float | None]
@@ -94,7 +96,9 @@ def _whole(value: Callable[[Snapshot], Value], *names: str) -> Rows:
     return lambda snapshot: _expand({}, names, value(snapshot))
 
 
-def _risk(kv: Callable[[EngineStatus], Value], memory: Callable[[MemoryRisk], Value], *names: str) -> tuple[Rows, ...]:
+def _risk(
+    kv: Callable[[EngineStatus], Value], memory: Callable[[DeviceAssessment | HostAssessment], Value], *names: str
+) -> tuple[Rows, ...]:
     """The same question asked of the three risks."""
     return (
         _engine(kv, *names, risk="kv"),
@@ -185,7 +189,7 @@ TABLE: tuple[Family, ...] = (
     _gauge("device_growth_bytes_per_second", "Steady growth of GPU memory since warm-up; the KV pool is static, so this is never KV.", _GPU,
         _device(lambda d: d.risk.growth_bytes_per_second)),
     _gauge("device_next_allocation_bytes", "The largest plausible next allocations outside the KV pool (estimated from the model's config).", (*_GPU, "what"),
-        _device(lambda d: d.risk.next_allocations, "what")),
+        _device(lambda d: d.risk.next_allocation_bytes, "what")),
     _gauge("host_memory_bytes", "Memory of the container by kind, as its cgroup reports it; no limit is no sample.", ("kind",),
         _host(lambda h: {kind: getattr(h.reading, kind) for kind in
               ("current", "limit", "swap", "swap_limit", "anon", "shmem", "file", "working_set", "committed", "dev_shm_used", "dev_shm_limit")}, "kind")),

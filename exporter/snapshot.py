@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exporter.forecast.assessment import Assessment
+from exporter.forecast.device import DeviceAssessment
+from exporter.forecast.host import HostAssessment
 from exporter.reading import DeviceReading, EngineReading, HostReading
 
 
@@ -56,24 +58,11 @@ class EngineStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryRisk:
-    """The risk of memory outside the pool: of one GPU, or of the container."""
-
-    probability: Mapping[float, float] = field(default_factory=dict)
-    predicted: bool | None = None
-    time_to_exhaustion_seconds: float | None = None
-    growth_bytes_per_second: float | None = None
-    headroom_bytes: float | None = None
-    reason: str = ""
-    next_allocations: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceStatus:
     """One GPU at one tick."""
 
     reading: DeviceReading
-    risk: MemoryRisk
+    risk: DeviceAssessment
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +70,7 @@ class HostStatus:
     """The container's memory at one tick."""
 
     reading: HostReading
-    risk: MemoryRisk
+    risk: HostAssessment
 
 
 @dataclass(frozen=True, slots=True)

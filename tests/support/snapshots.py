@@ -1,6 +1,8 @@
 """Snapshots made by hand: one in which everything is known."""
 
 from exporter.forecast.assessment import Assessment
+from exporter.forecast.device import DeviceAssessment
+from exporter.forecast.host import HostAssessment
 from exporter.reading import CacheConfig, DeviceReading, EngineReading, HostReading
 from exporter.snapshot import (
     Capacity,
@@ -8,7 +10,6 @@ from exporter.snapshot import (
     EngineStatus,
     Headroom,
     HostStatus,
-    MemoryRisk,
     Snapshot,
     SourceHealth,
 )
@@ -70,19 +71,6 @@ def full_engine(engine: str = "0", server: str = "", model_name: str = "meta-lla
     return EngineStatus(server, reading, capacity, headroom, 3440.0, assessment)
 
 
-def full_risk() -> MemoryRisk:
-    """A memory risk of which everything is known."""
-    return MemoryRisk(
-        probability={60.0: 0.01},
-        predicted=False,
-        time_to_exhaustion_seconds=7200.0,
-        growth_bytes_per_second=1000.0,
-        headroom_bytes=2.0 * GIB,
-        reason="steady",
-        next_allocations={"logits": 1.0e9, "sampler": 5.0e8},
-    )
-
-
 def full_device() -> DeviceStatus:
     """A GPU of which everything is known."""
     reading = DeviceReading(
@@ -98,7 +86,20 @@ def full_device() -> DeviceStatus:
         other_processes=1 * GIB,
         unattributed=0,
     )
-    return DeviceStatus(reading, full_risk())
+    risk = DeviceAssessment(
+        time=100.0,
+        gpu="0",
+        uuid="GPU-1b2c",
+        state="ok",
+        reason="steady",
+        headroom_bytes=2 * GIB,
+        growth_bytes_per_second=1000.0,
+        probability={60.0: 0.01},
+        predicted=False,
+        time_to_exhaustion_seconds=7200.0,
+        next_allocation_bytes={"logits": 1_000_000_000, "sampler": 500_000_000},
+    )
+    return DeviceStatus(reading, risk)
 
 
 def full_host() -> HostStatus:
@@ -120,7 +121,18 @@ def full_host() -> HostStatus:
         dev_shm_used=1 * GIB,
         dev_shm_limit=8 * GIB,
     )
-    return HostStatus(reading, full_risk())
+    risk = HostAssessment(
+        time=100.0,
+        scope="container",
+        state="ok",
+        reason="steady",
+        headroom_bytes=25 * GIB,
+        growth_bytes_per_second=1000.0,
+        probability={60.0: 0.0},
+        predicted=False,
+        time_to_exhaustion_seconds=7200.0,
+    )
+    return HostStatus(reading, risk)
 
 
 def full_snapshot(engines: tuple[EngineStatus, ...] | None = None) -> Snapshot:
