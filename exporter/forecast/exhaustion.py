@@ -5,21 +5,22 @@ from math import erf, sqrt
 from exporter.forecast.trend import Trend
 
 
-def chance(room: float, trend: Trend | None, horizon: float, noise: float = 0.0) -> float:
+def chance(room: float, trend: Trend | None, horizon: float) -> float:
     """P(the room is gone within `horizon` seconds), the use of it being a straight line with normal errors.
 
     The spread at the horizon is that of the values around the line together with that of the slope; the slope's own
-    error is doubled, since neighbouring readings are not independent. `noise` is a spread known otherwise.
+    error is doubled, since neighbouring readings are not independent. That the climb goes on for as long as it takes
+    has the chance span / (span + time it takes): what has lasted ten minutes may be over in ten.
     """
     if room <= 0:
         return 1.0
-    if trend is None:
+    if trend is None or trend.slope <= 0:
         return 0.0
     mean = room - trend.slope * horizon
-    spread = sqrt(trend.noise**2 + (2 * trend.slope_error * horizon) ** 2 + noise**2)
-    if spread == 0:
-        return 1.0 if mean <= 0 else 0.0
-    return 0.5 * (1 - erf(mean / spread / sqrt(2)))
+    spread = sqrt(trend.noise**2 + (2 * trend.slope_error * horizon) ** 2)
+    arrives = 0.5 * (1 - erf(mean / spread / sqrt(2))) if spread else float(mean <= 0)
+    needed = min(horizon, room / trend.slope)
+    return arrives * trend.span_seconds / (trend.span_seconds + needed)
 
 
 def either(*chances: float) -> float:

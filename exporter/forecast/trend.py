@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 MONOTONE = 0.6
 """Kendall's tau from which a series climbs; one step in the middle of a flat series reaches 0.5 at most."""
+MONOTONE_SHORT = 0.75
+"""The same below `SHORT_SECONDS`: a flat series whose last half climbs reaches it, and warm-up is over by then."""
+SHORT_SECONDS = 1800.0
 CONTINUES = 0.25
 """Share of the slope that the recent half must keep, or the climb has stopped."""
 
@@ -35,7 +38,8 @@ class Trend:
     @property
     def climbing(self) -> bool:
         """Whether the series rises steadily and has not stopped."""
-        return self.tau >= MONOTONE and self.slope > 0 and self.recent_slope >= CONTINUES * self.slope
+        least = MONOTONE_SHORT if self.span_seconds < SHORT_SECONDS else MONOTONE
+        return self.tau >= least and self.slope > 0 and self.recent_slope >= CONTINUES * self.slope
 
 
 def fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> Trend | None:
