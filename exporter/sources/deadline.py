@@ -105,13 +105,14 @@ class _Backend(httpcore.NetworkBackend):
         # A lookup that hangs is waited for again, not started again.
         if self._lookup is None or self._lookup.place != (host, port):
             self._lookup = _Lookup(host, port, self._resolve)
-        addresses = self._lookup.wait(self._deadline.left(httpcore.ConnectTimeout))
-        if addresses is None:
+        lookup = self._lookup
+        if not lookup.done(self._deadline.left(httpcore.ConnectTimeout)):
             raise httpcore.ConnectTimeout(f"looking up {host} took too long")
         self._lookup = None
-        if isinstance(addresses, Exception):
-            raise httpcore.ConnectError(f"{host} cannot be looked up") from addresses
-        return addresses
+        try:
+            return lookup.addresses()
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"{host} cannot be looked up") from error
 
 
 class _Stream(httpcore.NetworkStream):
@@ -147,7 +148,7 @@ class _Lookup:
     def __init__(self, host: str, port: int, resolve: Resolve) -> None:
         self.place = (host, port)
         self._resolve = resolve
-        self._result: list[str] | Exception | None = None
+        self._result: list[str] | OSError | UnicodeError = []
         self._thread = threading.Thread(target=self._run, name="name-lookup", daemon=True)
         self._thread.start()
 
@@ -157,10 +158,16 @@ class _Lookup:
         except (OSError, UnicodeError) as error:
             self._result = error
 
-    def wait(self, seconds: float) -> list[str] | Exception | None:
-        """The addresses, or why there are none; `None` when that is not known after `seconds`."""
+    def done(self, seconds: float) -> bool:
+        """Wait for at most `seconds`; whether there is a result."""
         self._thread.join(seconds)
-        return self._result
+        return not self._thread.is_alive()
+
+    def addresses(self) -> list[str]:
+        """The addresses; raises what the resolver raised."""
+        if isinstance(self._result, list):
+            return self._result
+        raise self._result
 
 
 def _resolve(host: str, port: int) -> list[str]:

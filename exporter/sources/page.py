@@ -4,6 +4,7 @@ A page of vLLM has some four hundred and fifty lines an engine, of which a quart
 value seldom changes between two readings: a series is parsed once, by prometheus_client, and known again by its text.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from sys import intern
 from typing import NamedTuple
@@ -17,6 +18,7 @@ MAX_LINE_BYTES = 65_536
 MAX_REMEMBERED_BYTES = 2 * 1024 * 1024
 """Of series' text; 64 engines need a third of it."""
 MAX_OTHER_NAMES = 4_096
+MAX_NAME_BYTES = 256
 _CHUNK_BYTES = 65_536
 _OVERLONG = b"\0"
 
@@ -34,7 +36,7 @@ class PageParser:
 
     After a page, `malformed` counts its lines that are no sample, each of which cost itself alone: of the wanted ones
     every one, of the others those whose name was never seen on a sample. `recognised` says whether there was at least
-    one sample or comment of a metrics page.
+    one sample or comment of a metrics page, `process_start_time` when the process that wrote it began.
     """
 
     def __init__(self, prefixes: tuple[str, ...] = PREFIXES) -> None:
@@ -45,35 +47,38 @@ class PageParser:
         self._remembered = 0
         self.malformed = 0
         self.recognised = False
+        self.process_start_time: float | None = None
 
-    def parse(self, chunks: Iterable[bytes]) -> list[Sample]:
+    def parse(self, chunks: Iterable[bytes]) -> Iterator[Sample]:
         """The wanted samples of a page that arrives in `chunks`, in its order; a repeated one is repeated."""
-        samples: list[Sample] = []
-        malformed = 0
-        recognised = False
+        self.malformed = 0
+        self.recognised = False
+        self.process_start_time = None
         for line in lines(chunks):
             if line.startswith(b"#"):
-                recognised = recognised or line.startswith((b"# HELP ", b"# TYPE ", b"# EOF"))
+                self.recognised = self.recognised or line.startswith((b"# HELP ", b"# TYPE ", b"# EOF"))
                 continue
             brace = line.find(b"{")
             name = line[:brace] if brace > 0 else line.split(None, 1)[0]
             if name in self._others:
-                recognised = True
+                self.recognised = True
             elif name in self._wanted or _name(line) in self._wanted:
                 sample = self._sample(line)
-                if sample is not None:
-                    samples.append(sample)
+                if sample is None:
+                    self.malformed += 1
+                    continue
+                self.recognised = True
+                if sample.name == PROCESS_START:
+                    self.process_start_time = sample.value if 0 < sample.value < math.inf else None
                 else:
-                    malformed += 1
+                    yield sample
             elif len(self._others) < MAX_OTHER_NAMES:
                 if _parsed(line) is not None:
-                    self._others.add(name)
-                    recognised = True
+                    self.recognised = True
+                    if len(name) <= MAX_NAME_BYTES:
+                        self._others.add(name)
                 else:
-                    malformed += 1
-        self.malformed = malformed
-        self.recognised = recognised or bool(samples)
-        return samples
+                    self.malformed += 1
 
     def _sample(self, line: bytes) -> Sample | None:
         end = line.rfind(b"}") + 1 or len(line.split(None, 1)[0])
@@ -107,7 +112,7 @@ class PageParser:
 def parse_page(body: bytes | str) -> list[Sample]:
     """The samples of a whole page that are wanted; what is no sample is left out."""
     page = body.encode() if isinstance(body, str) else body
-    return PageParser().parse(page[at : at + _CHUNK_BYTES] for at in range(0, len(page), _CHUNK_BYTES))
+    return list(PageParser().parse(page[at : at + _CHUNK_BYTES] for at in range(0, len(page), _CHUNK_BYTES)))
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

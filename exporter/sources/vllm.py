@@ -14,12 +14,13 @@ from exporter.sources.deadline import Clock
 from exporter.sources.endpoint import Access, Body, Endpoint
 from exporter.sources.engines import assemble
 from exporter.sources.page import PageParser
-from exporter.sources.vllm_names import PREFIXES, PROCESS_START
+from exporter.sources.vllm_names import PREFIXES
 
 __all__ = ["Access", "PageReading", "ServedModel", "VllmSource", "assemble"]
 
 SOURCE = "vllm"
-_PAGE = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1"
+# prometheus_client sends OpenMetrics whenever it is named, whatever its weight, and then without colons in names.
+_PAGE = "text/plain;version=0.0.4, */*;q=0.1"
 _JSON_LIMIT_BYTES = 1024 * 1024
 _MAX_MODELS = 1_000
 _MAX_TEXT = 512
@@ -74,8 +75,7 @@ class VllmSource:
         """The page now, with one request. Raises `SourceError` when there is none that can be believed."""
         begun = self._clock()
         with self._endpoint.get("/metrics", _PAGE) as body:
-            samples = self._parser.parse(body)
-        engines = assemble(samples, body.answered, self._prefixes)
+            engines = assemble(self._parser.parse(body), body.answered, self._prefixes)
         if not engines:
             raise self._nothing(body)
         names: dict[str, str] = {}
@@ -88,7 +88,7 @@ class VllmSource:
             size_bytes=body.size,
             malformed_lines=self._parser.malformed,
             names=names,
-            process_start_time=next((value for name, _, value in samples if name == PROCESS_START), None),
+            process_start_time=self._parser.process_start_time,
         )
 
     def read_models(self) -> tuple[ServedModel, ...]:

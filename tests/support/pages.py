@@ -190,7 +190,7 @@ def not_http() -> Behaviour:
     """Another protocol."""
 
     def behave(connection: Connection, request: Request) -> bool:
-        connection.send(b"SSH-2.0-OpenSSH_9.2p1\r\n")
+        connection.send(b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n")
         return False
 
     return behave
