@@ -5,10 +5,9 @@ max_model_len`; the model's arithmetic; `num_gpu_blocks × block_size`, which is
 groups of layers and therefore last.
 """
 
-from dataclasses import dataclass
-
 from exporter.forecast.assessment import PoolView
 from exporter.kv.demand import GroupDemand, RequestDemand
+from exporter.kv.live import LiveArithmetic
 from exporter.reading import CacheConfig, EngineReading, Histogram
 from exporter.snapshot import Capacity, Headroom
 
@@ -16,22 +15,11 @@ NULL_BLOCKS = 1
 """Block 0 of every pool is a placeholder that no request can hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """What the model's architecture says: what a request holds, and bytes on each tensor-parallel rank."""
-
-    demand: RequestDemand
-    bytes_per_block: int | None = None
-    bytes_per_token: float | None = None
-
-
-def capacity_of(cache: CacheConfig | None, arithmetic: Arithmetic | None, max_model_len: int | None) -> Capacity:
+def capacity_of(cache: CacheConfig | None, arithmetic: LiveArithmetic | None, max_model_len: int | None) -> Capacity:
     """The pool's size, each figure from the best evidence there is."""
     cache = cache or CacheConfig()
     blocks = cache.num_gpu_blocks
-    analytic = None
-    if arithmetic is not None and blocks and max_model_len:
-        analytic = int(blocks / arithmetic.demand.blocks(max_model_len) * max_model_len)
+    analytic = arithmetic.capacity_tokens if arithmetic else None
     tokens, rule = _tokens(cache, analytic, max_model_len)
     block_bytes = arithmetic.bytes_per_block if arithmetic else None
     return Capacity(
@@ -44,9 +32,8 @@ def capacity_of(cache: CacheConfig | None, arithmetic: Arithmetic | None, max_mo
         bytes_per_token=arithmetic.bytes_per_token if arithmetic else None,
         bytes_per_block=block_bytes,
         max_model_len=max_model_len,
-        calibration_ratio=tokens / analytic
-        if analytic and tokens and rule != "arithmetic" and rule != "blocks"
-        else None,
+        calibration_ratio=arithmetic.calibration_ratio if arithmetic else None,
+        calibration_cause=arithmetic.cause if arithmetic else None,
     )
 
 
@@ -62,7 +49,7 @@ def _tokens(cache: CacheConfig, analytic: int | None, max_model_len: int | None)
     return None, None
 
 
-def pool_of(cache: CacheConfig | None, capacity: Capacity, arithmetic: Arithmetic | None) -> PoolView | None:
+def pool_of(cache: CacheConfig | None, capacity: Capacity, arithmetic: LiveArithmetic | None) -> PoolView | None:
     """The pool as the forecast needs it; `None` when its blocks are not known.
 
     Without an architecture a request is taken to hold blocks in proportion to its tokens, at the rate that the
@@ -85,29 +72,35 @@ def used_blocks_of(reading: EngineReading, capacity: Capacity) -> float | None:
     return float(round(reading.kv_usage * capacity.usable_blocks))
 
 
-def headroom_of(
-    used_blocks: float | None, capacity: Capacity, pool: PoolView | None, context: float | None
-) -> Headroom:
-    """What still fits. `context` is the length in tokens of a typical request of the present load.
+def headroom_of(reading: EngineReading, capacity: Capacity, pool: PoolView | None) -> Headroom:
+    """What still fits.
 
     With one group of layers every free block holds its tokens. With several, a request's fixed and growing blocks
     differ by group, so what fits is counted in requests of the typical length.
     """
-    if used_blocks is None or capacity.usable_blocks is None:
+    used = used_blocks_of(reading, capacity)
+    if used is None or capacity.usable_blocks is None:
         return Headroom()
-    free = max(0.0, capacity.usable_blocks - used_blocks)
-    held = capacity.bytes_per_block
-    size = free * held if held else None
+    free = max(0.0, capacity.usable_blocks - used)
+    size = free * capacity.bytes_per_block if capacity.bytes_per_block else None
     if pool is None:
         return Headroom(blocks=free, bytes=size)
-    demand = pool.demand.blocks(round(context)) if context else None
-    requests = float(free // demand) if demand else None
+    context = typical_context(reading)
+    demand = typical_blocks(reading, used, pool)
     groups = pool.demand.groups
     if len(groups) == 1 and groups[0].groups == 1 and groups[0].cap is None:
         tokens: float | None = free * groups[0].block_size
     else:
-        tokens = free / demand * round(context) if demand and context else None
-    return Headroom(blocks=free, tokens=tokens, bytes=size, requests=requests)
+        tokens = free / demand * context if demand and context else None
+    return Headroom(blocks=free, tokens=tokens, bytes=size, requests=float(free // demand) if demand else None)
+
+
+def typical_blocks(reading: EngineReading, used_blocks: float, pool: PoolView) -> float | None:
+    """Blocks one more request of the present load takes: of the mean finished one, else what a running one holds."""
+    context = typical_context(reading)
+    if context:
+        return float(pool.demand.blocks(round(context)))
+    return used_blocks / reading.running if reading.running and used_blocks else None
 
 
 def typical_context(reading: EngineReading) -> float | None:

@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from exporter.errors import SourceError
-from exporter.snapshot import DeviceStatus, EngineStatus, HostStatus, Snapshot, SourceHealth
+from exporter.memory import Serving, together
+from exporter.snapshot import DeviceStatus, HostStatus, Snapshot, SourceHealth
+from exporter.watch import ServerStatus
 
 Answer = TypeVar("Answer")
 
@@ -14,21 +16,21 @@ Answer = TypeVar("Answer")
 class Watch(Protocol):
     """A server that is followed."""
 
-    def read(self) -> tuple[tuple[EngineStatus, ...], SourceHealth]:
-        """Its engines and how its page fared."""
+    def read(self) -> ServerStatus:
+        """Its engines, what it is doing, and how its sources fared."""
 
 
 class Devices(Protocol):
     """The server's GPUs, with their risk; raises `SourceError`."""
 
-    def read(self, now: float) -> tuple[DeviceStatus, ...]:
+    def read(self, now: float, serving: Serving) -> tuple[DeviceStatus, ...]:
         """Every GPU once."""
 
 
 class Host(Protocol):
     """The container's memory, with its risk; raises `SourceError`."""
 
-    def read(self, now: float) -> HostStatus:
+    def read(self, now: float, serving: Serving) -> HostStatus:
         """The container once."""
 
 
@@ -57,13 +59,14 @@ class Monitor:
     def tick(self) -> Snapshot:
         """Read everything once and publish the snapshot."""
         started = self._clock()
-        devices = self._ask("nvml", self._devices.read) if self._devices is not None else None
-        host = self._ask("host", self._host.read) if self._host is not None else None
-        seen = (
-            list(self._pool.map(lambda watch: watch.read(), self._watches))
-            if self._pool
-            else [watch.read() for watch in self._watches]
-        )
+        if self._pool is not None:
+            servers = list(self._pool.map(lambda watch: watch.read(), self._watches))
+        else:
+            servers = [watch.read() for watch in self._watches]
+        serving = together([server.serving for server in servers])
+        devices, host = self._devices, self._host
+        gpus = self._ask("nvml", lambda now: devices.read(now, serving)) if devices is not None else None
+        container = self._ask("host", lambda now: host.read(now, serving)) if host is not None else None
         self._ticks += 1
         ended = self._clock()
         self.latest = Snapshot(
@@ -71,10 +74,10 @@ class Monitor:
             wall_time=self._wall(),
             duration_seconds=ended - started,
             ticks=self._ticks,
-            engines=tuple(status for statuses, _ in seen for status in statuses),
-            devices=devices or (),
-            host=host,
-            sources=(*(health for _, health in seen), *self._health.values()),
+            engines=tuple(status for server in servers for status in server.engines),
+            devices=gpus or (),
+            host=container,
+            sources=(*(health for server in servers for health in server.sources), *self._health.values()),
         )
         return self.latest
 

@@ -1,14 +1,16 @@
 """One vLLM server over time: page → engines → capacity → assessment."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from exporter.capacity import Arithmetic, capacity_of, headroom_of, pool_of, typical_context, used_blocks_of
+from exporter.capacity import capacity_of, headroom_of, pool_of, used_blocks_of
 from exporter.errors import SourceError
 from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
 from exporter.forecast.forecaster import EngineForecaster
+from exporter.kv.live import LiveArithmetic
+from exporter.memory import Serving
 from exporter.reading import CacheConfig, EngineReading
 from exporter.snapshot import Capacity, EngineStatus, Headroom, SourceHealth
 
@@ -44,27 +46,44 @@ class ModelFacts:
     """What is known of a served model beyond the page."""
 
     max_model_len: int | None = None
-    arithmetic: Arithmetic | None = None
+    arithmetic: LiveArithmetic | None = None
+    next_allocation_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
-Facts = Callable[[str, CacheConfig | None, float], ModelFacts]
-"""(model name, cache config, time) → what is known of the model; never raises."""
+class Models(Protocol):
+    """Knows the served models; never raises."""
+
+    def facts(self, model_name: str, cache: CacheConfig | None, now: float) -> ModelFacts:
+        """What is known of one."""
+
+    @property
+    def health(self) -> SourceHealth | None:
+        """Whether architectures are found; `None` before the first question."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """One server at one tick."""
+
+    engines: tuple[EngineStatus, ...]
+    serving: Serving
+    sources: tuple[SourceHealth, ...]
 
 
 class ServerWatch:
-    """Follows one server. `name` tells it apart where several are watched; `facts` knows the models."""
+    """Follows one server. `name` tells it apart where several are watched; `models` knows what they serve."""
 
     def __init__(
         self,
         source: PageSource,
-        facts: Facts,
+        models: Models,
         options: ForecastOptions,
         clock: Callable[[], float],
         name: str = "",
     ) -> None:
         self.name = name
         self._source = source
-        self._facts = facts
+        self._models = models
         self._options = options
         self._clock = clock
         self._forecasters: dict[EngineKey, EngineForecaster] = {}
@@ -73,38 +92,45 @@ class ServerWatch:
         self._last_reason = ""
         self._names: Mapping[str, str] = {}
 
-    def read(self) -> tuple[tuple[EngineStatus, ...], SourceHealth]:
+    def read(self) -> ServerStatus:
         """Read the page once and assess every engine on it; a page that cannot be had leaves every engine unknown."""
         started = self._clock()
         try:
             page = self._source.read()
         except SourceError as error:
-            return self._without(self._clock(), str(error)), self._health(started, error.reason, str(error))
+            engines = self._without(self._clock(), str(error))
+            return ServerStatus(engines, Serving(), self._sources(started, error.reason, str(error)))
         now = self._clock()
         self._last_success = now
         self._names = page.names
-        statuses = tuple(self._status(reading) for reading in page.engines[:MAX_ENGINES])
-        for status in statuses:
-            self._last[_key(status.reading)] = status
-        seen = {_key(status.reading) for status in statuses}
-        gone = self._without(now, "the engine is no longer on the page", seen)
-        return statuses + gone, self._health(started, "ok", "")
+        readings = page.engines[:MAX_ENGINES]
+        statuses = tuple(self._status(reading) for reading in readings)
+        self._last |= {_key(status.reading): status for status in statuses}
+        gone = self._without(now, "the engine is no longer on the page", {_key(reading) for reading in readings})
+        return ServerStatus(statuses + gone, self._serving(readings), self._sources(started, "ok", ""))
+
+    def _serving(self, readings: Sequence[EngineReading]) -> Serving:
+        allocations: dict[str, int] = {}
+        for reading in readings:
+            allocations |= self._models.facts(reading.model_name, reading.cache, reading.time).next_allocation_bytes
+        offloading = [reading.cache.kv_offloading_gib for reading in readings if reading.cache is not None]
+        known = [size for size in offloading if size is not None]
+        return Serving(True, allocations, sum(known) if known else None)
 
     def _status(self, reading: EngineReading) -> EngineStatus:
-        facts = self._facts(reading.model_name, reading.cache, reading.time)
+        facts = self._models.facts(reading.model_name, reading.cache, reading.time)
         capacity = capacity_of(reading.cache, facts.arithmetic, facts.max_model_len)
         pool = pool_of(reading.cache, capacity, facts.arithmetic)
         forecaster = self._forecasters.get(_key(reading))
         if forecaster is None:
             options = replace(self._options, max_model_len=self._options.max_model_len or facts.max_model_len)
             forecaster = self._forecasters[_key(reading)] = EngineForecaster(options)
-        used = used_blocks_of(reading, capacity)
         return EngineStatus(
             server=self.name,
             reading=reading,
             capacity=capacity,
-            headroom=headroom_of(used, capacity, pool, typical_context(reading)),
-            used_blocks=used,
+            headroom=headroom_of(reading, capacity, pool),
+            used_blocks=used_blocks_of(reading, capacity),
             assessment=self._assess(forecaster, reading, pool),
         )
 
@@ -126,7 +152,7 @@ class ServerWatch:
                 self._forecasters.pop(key, None)
         return tuple(_unknown(status, now, reason) for key, status in self._last.items() if key not in seen)
 
-    def _health(self, started: float, reason: str, message: str) -> SourceHealth:
+    def _sources(self, started: float, reason: str, message: str) -> tuple[SourceHealth, ...]:
         if reason != self._last_reason:
             log = logging.getLogger(__name__)
             where = f" {self.name}" if self.name else ""
@@ -135,7 +161,7 @@ class ServerWatch:
             else:
                 log.warning("vLLM%s: %s", where, message)
             self._last_reason = reason
-        return SourceHealth(
+        page = SourceHealth(
             source="vllm",
             server=self.name,
             up=reason == "ok",
@@ -145,6 +171,8 @@ class ServerWatch:
             last_success=self._last_success,
             names=self._names if reason == "ok" else {},
         )
+        models = self._models.health
+        return (page,) if models is None else (page, models)
 
 
 def _key(reading: EngineReading) -> EngineKey:

@@ -2,13 +2,29 @@
 
 import pytest
 
-from exporter.capacity import Arithmetic, capacity_of, headroom_of, pool_of, typical_context, used_blocks_of
+from exporter.capacity import capacity_of, headroom_of, pool_of, typical_context, used_blocks_of
 from exporter.kv.demand import GroupDemand, RequestDemand
+from exporter.kv.live import LiveArithmetic
 from exporter.reading import CacheConfig, EngineReading, Histogram
 from exporter.snapshot import Capacity, Headroom
 
-UNIFORM = Arithmetic(RequestDemand((GroupDemand(16),)), bytes_per_block=2_097_152, bytes_per_token=131_072)
-HYBRID = Arithmetic(RequestDemand((GroupDemand(16), GroupDemand(16, cap=65, groups=5))))
+
+def arithmetic(demand: RequestDemand, tokens: int = 16_000, ratio: float | None = None) -> LiveArithmetic:
+    return LiveArithmetic(
+        demand=demand,
+        usable_blocks=None,
+        capacity_tokens=tokens,
+        bytes_per_block=2_097_152,
+        bytes_per_token=131_072,
+        blocks_per_request=256,
+        calibration_ratio=ratio,
+        cause=None if ratio is None else "a draft model shares the pool",
+        estimated=None,
+    )
+
+
+UNIFORM = arithmetic(RequestDemand((GroupDemand(16),)))
+HYBRID = arithmetic(RequestDemand((GroupDemand(16), GroupDemand(16, cap=65, groups=5))))
 
 
 def test_the_reported_size_comes_first() -> None:
@@ -54,10 +70,10 @@ def test_the_null_block_is_not_usable() -> None:
     assert used_blocks_of(EngineReading(0.0, "m", "0", kv_usage=0.42), capacity) == 42
 
 
-def test_calibration_compares_engine_and_arithmetic() -> None:
-    """The engine's figure over ours is 1 where the model is read rightly."""
-    cache = CacheConfig(block_size=16, num_gpu_blocks=1000, kv_cache_size_tokens=15_200)
-    assert capacity_of(cache, UNIFORM, 4096).calibration_ratio == pytest.approx(0.95)
+def test_calibration_and_its_cause_are_the_arithmetic_s() -> None:
+    """How far engine and arithmetic are apart, and why, is handed on."""
+    capacity = capacity_of(CacheConfig(num_gpu_blocks=1000), arithmetic(UNIFORM.demand, ratio=0.95), 4096)
+    assert (capacity.calibration_ratio, capacity.calibration_cause) == (0.95, "a draft model shares the pool")
 
 
 def test_configured_bytes_are_not_believed_beside_an_override() -> None:
@@ -67,11 +83,19 @@ def test_configured_bytes_are_not_believed_beside_an_override() -> None:
     assert capacity_of(CacheConfig(num_gpu_blocks=256, kv_cache_memory_bytes=1 << 30), None, None).bytes == 1 << 30
 
 
+def loaded(usage: float, mean_tokens: float | None = None, running: float | None = None) -> EngineReading:
+    """An engine whose finished requests took `mean_tokens` of prompt and output."""
+    if mean_tokens is None:
+        return EngineReading(0.0, "m", "0", kv_usage=usage, running=running)
+    prompt, output = Histogram((), (), mean_tokens * 3, 4), Histogram((), (), mean_tokens, 4)
+    return EngineReading(0.0, "m", "0", kv_usage=usage, prompt_lengths=prompt, generation_lengths=output)
+
+
 def test_headroom_of_a_uniform_model() -> None:
     """Free blocks hold their tokens and bytes; requests are whole ones of the typical length."""
     cache = CacheConfig(block_size=16, num_gpu_blocks=1001)
     capacity = capacity_of(cache, UNIFORM, 4096)
-    left = headroom_of(400, capacity, pool_of(cache, capacity, UNIFORM), context=1000)
+    left = headroom_of(loaded(0.4, 1000), capacity, pool_of(cache, capacity, UNIFORM))
     assert left == Headroom(blocks=600, tokens=9600, bytes=600 * 2_097_152, requests=9)
 
 
@@ -79,17 +103,28 @@ def test_headroom_of_a_hybrid_model_counts_requests_not_a_share_of_tokens() -> N
     """Where groups differ, tokens that fit are those of requests of the typical length, fixed blocks included."""
     cache = CacheConfig(block_size=16, num_gpu_blocks=1001, kv_cache_size_tokens=50_000)
     capacity = capacity_of(cache, HYBRID, 32_768)
-    left = headroom_of(0, capacity, pool_of(cache, capacity, HYBRID), context=160)
+    pool = pool_of(cache, capacity, HYBRID)
+    left = headroom_of(loaded(0.0, 160), capacity, pool)
     assert left.requests == 1000 // 60
     assert left.tokens == pytest.approx(1000 / 60 * 160)
-    assert headroom_of(0, capacity, pool_of(cache, capacity, HYBRID), context=None).tokens is None
+    assert headroom_of(loaded(0.0), capacity, pool).tokens is None
+
+
+def test_before_a_request_has_finished_the_running_ones_are_typical() -> None:
+    """Without finished requests, one more is taken to hold what a running one holds; without those, nothing is said."""
+    cache = CacheConfig(block_size=16, num_gpu_blocks=1001)
+    capacity = capacity_of(cache, UNIFORM, 4096)
+    pool = pool_of(cache, capacity, UNIFORM)
+    assert headroom_of(loaded(0.4, running=4), capacity, pool).requests == 6
+    assert headroom_of(loaded(0.0, running=0), capacity, pool).requests is None
 
 
 def test_a_full_pool_has_no_headroom() -> None:
-    """Used blocks beyond the usable ones give zero, never less."""
-    capacity = capacity_of(CacheConfig(block_size=16, num_gpu_blocks=101), None, None)
-    assert headroom_of(100, capacity, None, None).blocks == 0
-    assert headroom_of(105, capacity, None, None).blocks == 0
+    """A pool in full use has zero blocks left, and zero tokens and requests."""
+    cache = CacheConfig(block_size=16, num_gpu_blocks=101)
+    capacity = capacity_of(cache, UNIFORM, 4096)
+    left = headroom_of(loaded(1.0, 160), capacity, pool_of(cache, capacity, UNIFORM))
+    assert left == Headroom(blocks=0, tokens=0, bytes=0, requests=0)
 
 
 def test_without_an_architecture_tokens_per_block_follow_the_engine() -> None:

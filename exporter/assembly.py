@@ -1,0 +1,104 @@
+"""From settings to a monitor: which parts there are and what each is given."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from exporter.forecast.allocations import next_allocations
+from exporter.forecast.assessment import ForecastOptions
+from exporter.kv.live import LiveArithmetic, live_arithmetic
+from exporter.memory import DeviceWatch, HostWatch
+from exporter.models import ServedModels
+from exporter.monitor import Monitor
+from exporter.reading import CacheConfig
+from exporter.settings import Settings
+from exporter.sources.gpu_evidence import GpuEvidence, Pod
+from exporter.sources.host import HostSource
+from exporter.sources.hub import HUB_URL, HubDownload
+from exporter.sources.model_config import ModelConfig, find_model_config
+from exporter.sources.nvml import NvmlSource
+from exporter.sources.server_process import ServerProcess
+from exporter.sources.vllm import Access, VllmSource
+from exporter.watch import ServerWatch
+
+
+def build_monitor(settings: Settings) -> Monitor:
+    """Every part of the daemon, wired; nothing is read before the first tick."""
+    watches = [_server(url, settings, several=len(settings.vllm_url) > 1) for url in settings.vllm_url]
+    process = ServerProcess(ports=frozenset(_port(url) for url in settings.vllm_url))
+    memory = HostSource(process, pod_uid=os.environ.get("POD_UID"))
+    devices = None if settings.gpus == ("none",) else DeviceWatch(_gpus(settings, process, memory))
+    host = None if settings.host == "none" else HostWatch(memory)
+    return Monitor(watches, devices, host, clock=time.monotonic, wall=time.time)
+
+
+def forecast_options(settings: Settings) -> ForecastOptions:
+    """What the user knows beyond the page, as the forecast takes it."""
+    return ForecastOptions(
+        horizons=settings.horizons_seconds,
+        seed=settings.seed,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_model_len=settings.max_model_len,
+        watermark=settings.watermark,
+    )
+
+
+def _server(url: str, settings: Settings, *, several: bool) -> ServerWatch:
+    access = Access(
+        timeout_seconds=settings.vllm_timeout_seconds,
+        body_limit_bytes=settings.body_limit_bytes,
+        api_key_file=settings.api_key_file,
+        tls_ca_file=settings.tls_ca_file,
+        tls_skip_verify=settings.tls_skip_verify,
+    )
+    source = VllmSource(url, access)
+    name = urlsplit(url).netloc if several else ""
+    return ServerWatch(source, _models(source, settings, name), forecast_options(settings), time.monotonic, name)
+
+
+def _gpus(settings: Settings, process: ServerProcess, memory: HostSource) -> NvmlSource:
+    namespace, name = os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME")
+    pod = Pod(namespace, name) if namespace and name else None
+    evidence = GpuEvidence(process, socket=settings.pod_resources_socket, pod=pod)
+    return NvmlSource(settings.gpus, evidence=evidence, processes=process.view, machine=memory.machine)
+
+
+def _models(source: VllmSource, settings: Settings, name: str) -> ServedModels:
+    environment = dict(os.environ)
+    if settings.hf_home is not None:
+        environment["HF_HOME"] = str(settings.hf_home)
+    download = HubDownload(environment.get("HF_ENDPOINT", HUB_URL)) if settings.model_download else None
+
+    def find(model_ids: tuple[str, ...]) -> ModelConfig:
+        return find_model_config(
+            model_ids, configured=settings.architecture_file, environment=environment, download=download
+        )
+
+    def derive(config: Mapping[str, Any], cache: CacheConfig, max_model_len: int | None) -> LiveArithmetic:
+        return live_arithmetic(
+            config,
+            cache,
+            max_model_len=max_model_len,
+            tensor_parallel_size=settings.tensor_parallel_size,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+        )
+
+    def allocations(config: Mapping[str, Any]) -> Mapping[str, int]:
+        return next_allocations(
+            config,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+            max_num_seqs=settings.max_num_seqs,
+            tensor_parallel_size=settings.tensor_parallel_size,
+        )
+
+    return ServedModels(
+        source.read_models, find, derive, allocations, max_model_len=settings.max_model_len, server=name
+    )
+
+
+def _port(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
