@@ -1,0 +1,125 @@
+{{/*
+The exporter's container, the same in every way of running it.
+
+`root` is this chart's scope, `url` the address(es) of vLLM, `sidecar` whether it stands in the server's pod. Optional:
+`listen` (HOST:PORT), `modelConfig` (a path) and `mounts` (a list of volume mounts). A value may be a CEL expression,
+`{"$cel": …}`, and a list item may depend on one, `{"$if": …}`: that is how the admission policy speaks (see _cel.tpl).
+*/}}
+{{- define "vllm-headroom.container" -}}
+{{- $values := .root.Values -}}
+{{- $exporter := $values.exporter -}}
+{{- $podResources := and .sidecar $values.podResources.enabled -}}
+name: vllm-headroom
+image: {{ include "vllm-headroom.image" .root | quote }}
+imagePullPolicy: {{ $values.image.pullPolicy }}
+args: [run]
+{{- if and .sidecar $values.sidecar.native }}
+restartPolicy: Always
+{{- end }}
+env:
+  - name: VLLM_HEADROOM_VLLM_URL
+    value: {{ toJson .url }}
+  - name: VLLM_HEADROOM_LISTEN
+    value: {{ default (printf "%s:%d" $exporter.host (int $exporter.port)) .listen | toJson }}
+  - name: VLLM_HEADROOM_POLL_INTERVAL_SECONDS
+    value: {{ $exporter.pollIntervalSeconds | toString | quote }}
+  - name: VLLM_HEADROOM_LOG_LEVEL
+    value: {{ $exporter.logLevel }}
+  - name: VLLM_HEADROOM_LOG_FORMAT
+    value: {{ $exporter.logFormat }}
+  {{- if $values.vllm.tlsSkipVerify }}
+  - name: VLLM_HEADROOM_TLS_SKIP_VERIFY
+    value: "true"
+  {{- end }}
+  {{- if $values.vllm.caSecret }}
+  - name: VLLM_HEADROOM_TLS_CA_FILE
+    value: /etc/vllm-headroom/ca/ca.crt
+  {{- end }}
+  {{- if $values.vllm.apiKeySecret }}
+  - name: VLLM_HEADROOM_API_KEY_FILE
+    value: /etc/vllm-headroom/key/api-key
+  {{- end }}
+  {{- with .modelConfig }}
+  - name: VLLM_HEADROOM_MODEL_CONFIG
+    value: {{ toJson . }}
+    {{- if kindIs "map" . }}
+    $if: {{ printf "%s != ''" (get . "$cel") | quote }}
+    {{- end }}
+  {{- end }}
+  {{- if not .sidecar }}
+  - name: VLLM_HEADROOM_GPUS
+    value: none
+  - name: VLLM_HEADROOM_HOST
+    value: none
+  - name: NVIDIA_VISIBLE_DEVICES
+    value: void
+  {{- else if $values.nvml.enabled }}
+  - name: NVIDIA_VISIBLE_DEVICES
+    value: {{ $values.nvml.visibleDevices | quote }}
+  - name: NVIDIA_DRIVER_CAPABILITIES
+    value: {{ $values.nvml.driverCapabilities | quote }}
+  {{- else }}
+  - name: VLLM_HEADROOM_GPUS
+    value: none
+  - name: NVIDIA_VISIBLE_DEVICES
+    value: void
+  {{- end }}
+  {{- if $podResources }}
+  - name: VLLM_HEADROOM_POD_RESOURCES_SOCKET
+    value: {{ $values.podResources.path }}/kubelet.sock
+  - name: POD_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
+  - name: POD_NAMESPACE
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.namespace
+  {{- end }}
+  {{- with $exporter.env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+ports:
+  - name: headroom
+    containerPort: {{ default $exporter.port .listenPort | toJson }}
+    protocol: TCP
+{{- range $probe, $settings := $values.probes }}
+{{- with $settings }}
+{{ $probe }}Probe: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+resources: {{- toYaml $values.resources | nindent 2 }}
+securityContext: {{- include "vllm-headroom.securityContext" (dict "values" $values "root" (and $podResources $values.podResources.runAsRoot)) | nindent 2 }}
+{{- $mounts := include "vllm-headroom.mounts" . | fromYamlArray }}
+{{- with $mounts }}
+volumeMounts: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The container's security context; `root` lifts the uid, and nothing else. */}}
+{{- define "vllm-headroom.securityContext" -}}
+{{- if .root -}}
+{{- toYaml (mustMergeOverwrite (deepCopy .values.securityContext) (dict "runAsNonRoot" false "runAsUser" 0 "runAsGroup" 0)) -}}
+{{- else -}}
+{{- toYaml .values.securityContext -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The volume mounts that belong to the container's environment. */}}
+{{- define "vllm-headroom.mounts" -}}
+{{- $values := .root.Values -}}
+{{- $mounts := default list .mounts -}}
+{{- if $values.vllm.apiKeySecret -}}
+{{- $mounts = append $mounts (dict "name" "vllm-headroom-api-key" "mountPath" "/etc/vllm-headroom/key" "readOnly" true) -}}
+{{- end -}}
+{{- if $values.vllm.caSecret -}}
+{{- $mounts = append $mounts (dict "name" "vllm-headroom-ca" "mountPath" "/etc/vllm-headroom/ca" "readOnly" true) -}}
+{{- end -}}
+{{- if and .sidecar $values.podResources.enabled -}}
+{{- $mounts = append $mounts (dict "name" "vllm-headroom-pod-resources" "mountPath" $values.podResources.path "readOnly" true) -}}
+{{- end -}}
+{{- if and .sidecar $values.sidecar.hideServiceAccountToken -}}
+{{- $mounts = append $mounts (dict "name" "vllm-headroom-no-token" "mountPath" "/var/run/secrets/kubernetes.io/serviceaccount" "readOnly" true) -}}
+{{- end -}}
+{{- toYaml $mounts -}}
+{{- end -}}
