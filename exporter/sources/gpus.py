@@ -60,6 +60,8 @@ class GpuSource:
         last_retry_seconds: float = 60.0,
     ) -> None:
         self.ownership: Ownership | None = None
+        self.degraded: str | None = None
+        """Why some GPUs were without figures at the last reading, while others had them."""
         self._gpus = tuple(gpus)
         self._library = library
         self._evidence = evidence
@@ -93,6 +95,7 @@ class GpuSource:
             except DeviceError as fault:
                 lost.append(fault.reason)
                 readings.append(_lost(identity, now, fault.reason))
+        self.degraded = lost[0] if lost else None
         if lost:
             self._fail(lost[0], now, keep=len(lost) < len(readings))
         else:
