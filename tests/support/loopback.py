@@ -57,9 +57,9 @@ class Connection:
 
 
 class PageServer:
-    """A server with a port of its own; `requests` and `connections` tell what it has seen."""
+    """A server with a port of its own, or the one asked for; `requests` and `connections` tell what it has seen."""
 
-    def __init__(self, behaviour: Behaviour, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(self, behaviour: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.behaviour = behaviour
         self.routes: dict[str, Behaviour] = {}
         """Path → behaviour, where it differs from the rest."""
@@ -69,9 +69,9 @@ class PageServer:
         self._stopping = threading.Event()
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
-        self._listener = socket.create_server((host, 0), backlog=64)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"{'https' if tls else 'http'}://{host}:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
         self._acceptor.start()
 
@@ -106,7 +106,7 @@ class PageServer:
                 return
             self.connections += 1
             self._open.add(sock)
-            thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            thread = threading.Thread(target=self._serve, args=(sock,), name=f"serve-{self.port}", daemon=True)
             self._threads.append(thread)
             thread.start()
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from tests.support.loopback import Behaviour, Connection, PageServer, Request
 
 __all__ = [
+    "Behaviour",
     "PageServer",
     "answer",
     "chunked",
