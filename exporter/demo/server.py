@@ -12,6 +12,7 @@ from prometheus_client.exposition import choose_encoder
 
 from exporter.demo.engine import DemoEngine
 from exporter.demo.page import PageCollector
+from exporter.errors import UsageError
 from exporter.server import HttpServer, Request, Response
 
 VERSION = "0.32.0"
@@ -52,7 +53,8 @@ class DemoServer:
         PlatformCollector(registry=self._registry)
         ProcessCollector(registry=self._registry)
         self._registry.register(PageCollector(self.engines, self._created))
-        self._http = HttpServer(host, port, self._answer)
+        self._address = host, port
+        self._http: HttpServer | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -63,7 +65,9 @@ class DemoServer:
 
     @property
     def url(self) -> str:
-        """The base URL, as a vLLM server's."""
+        """The base URL, as a vLLM server's; raises `UsageError` before the start."""
+        if self._http is None:
+            raise UsageError("the embedded engine is not serving yet")
         return self._http.url
 
     def now(self) -> float:
@@ -71,8 +75,10 @@ class DemoServer:
         return self._time
 
     def start(self) -> None:
-        """Serve, and run the engines if there is a pace."""
-        self._http.start()
+        """Serve, and run the engines if there is a pace; raises `UsageError` when the port is taken."""
+        http = HttpServer(*self._address, self._answer)
+        http.start()
+        self._http = http
         if self.speed:
             self._thread.start()
 
@@ -81,7 +87,8 @@ class DemoServer:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
-        self._http.close()
+        if self._http is not None:
+            self._http.close()
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` of engine time pass now."""
