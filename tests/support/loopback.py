@@ -50,6 +50,9 @@ class Connection:
             if not received:
                 return None
             head += received
+            if not head[:1].isalpha():  # TLS, most likely
+                self.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+                return None
         first, *lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
         method, path, _ = first.split(" ", 2)
         headers = (line.partition(":") for line in lines)
