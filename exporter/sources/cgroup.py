@@ -87,12 +87,8 @@ def _version1(path: Path, current: int) -> GroupMemory:
 
 def read_pressure(path: Path) -> Pressure | None:
     """A PSI file, as ratios; `None` where the kernel does not keep it."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return None
     found: dict[str, float] = {}
-    for line in lines:
+    for line in text_of(path).splitlines():
         kind, _, rest = line.partition(" ")
         for pair in rest.split():
             key, _, value = pair.partition("=")
@@ -109,22 +105,24 @@ def read_pressure(path: Path) -> Pressure | None:
     )
 
 
+def text_of(path: Path) -> str:
+    """A small kernel file, read at once and without a buffer; empty where it cannot be read."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return file.readall().decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def keyed(path: Path) -> dict[str, int]:
     """A file of `key number` lines; empty where it cannot be read."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    pairs = (line.split() for line in lines)
+    pairs = (line.split() for line in text_of(path).splitlines())
     return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) >= 2 and pair[1].isdigit()}
 
 
 def value_of(path: Path, key: str) -> int | None:
     """One number of a long `key number` file, without reading the rest of its lines one by one."""
-    try:
-        text = "\n" + path.read_text()
-    except OSError:
-        return None
+    text = "\n" + text_of(path)
     for separator in (" ", ":"):
         start = text.find(f"\n{key}{separator}")
         if start >= 0:
@@ -135,10 +133,7 @@ def value_of(path: Path, key: str) -> int | None:
 
 def group_of(proc: Path, pid: int | str) -> tuple[str, str] | None:
     """(`memory` or `` for version 2, path) of the group in which process `pid` has its memory counted."""
-    try:
-        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
-    except OSError:
-        return None
+    lines = text_of(proc / str(pid) / "cgroup").splitlines()
     entries = {names: path for _, names, path in (line.split(":", 2) for line in lines if line.count(":") >= 2)}
     for names, path in entries.items():
         if "memory" in names.split(","):
@@ -156,8 +151,5 @@ def _limit(value: int | None) -> int | None:
 
 def _number(path: Path) -> int | None:
     """The number in a file; `None` where there is none, or it says `max`."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
+    text = text_of(path).strip()
     return int(text) if text.isdigit() else None

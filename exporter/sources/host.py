@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.reading import HostReading
-from exporter.sources.cgroup import GroupMemory, group_of, keyed, read_group, read_pressure, value_of
+from exporter.sources.cgroup import GroupMemory, group_of, keyed, read_group, read_pressure, text_of, value_of
 from exporter.sources.oom_kills import OomKills
 from exporter.sources.server_process import Server, ServerProcess
 
@@ -50,6 +50,7 @@ class HostSource:
         self._dev_shm = dev_shm
         self._pod_uid = pod_uid
         self._place: tuple[int | None, Place | None] | None = None
+        self._counter: Path | None = None
         self._kills = OomKills(proc)
 
     def read(self, now: float) -> HostReading:
@@ -57,8 +58,7 @@ class HostSource:
         server = self._server.find()
         place = self._located(server)
         group = read_group(place.path) if place else None
-        counter = self._counted(place) if place else None
-        kills, inferred = self._kills.observe(counter, server.main if server else None)
+        kills, inferred = self._kills.observe(self._counter, server.main if server else None)
         machine = self.machine()
         missing: dict[str, str] = {}
         used, limit = self._shm(server, missing)
@@ -92,6 +92,7 @@ class HostSource:
         pid = server.main.pid if server else None
         if self._place is None or self._place[0] != pid or (self._place[1] and not self._place[1].path.exists()):
             self._place = (pid, next(self._places(pid), None))
+            self._counter = _counter(self._place[1])
         return self._place[1]
 
     def _places(self, pid: int | None) -> Iterator[Place]:
@@ -125,10 +126,6 @@ class HostSource:
                 best = ("pod" if "pod" in path.name else place.scope, above)
         return best
 
-    def _counted(self, place: Place) -> Path:
-        """The group whose kill counter is followed: the pod's, which survives the container, where it can be seen."""
-        return next((path for path in _ancestors(place) if "pod" in path.name and read_group(path)), place.path)
-
     def _shm(self, server: Server | None, missing: dict[str, str]) -> tuple[int | None, int | None]:
         """Bytes used and bytes allowed of the /dev/shm that the server sees."""
         if server is None:
@@ -161,6 +158,13 @@ def _ancestors(place: Place) -> Iterator[Path]:
     while path != place.root and path.parent != place.root and place.root in path.parents:
         path = path.parent
         yield path
+
+
+def _counter(place: Place | None) -> Path | None:
+    """The group whose kills are counted: the pod's, which survives the container, where it can be seen."""
+    if place is None:
+        return None
+    return next((path for path in _ancestors(place) if "pod" in path.name and read_group(path)), place.path)
 
 
 def _search(root: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
@@ -215,9 +219,6 @@ def _of_processes(common: HostReading, proc: Path, server: Server) -> HostReadin
 
 def _shm_device(proc: Path, pid: int | str) -> str | None:
     """Device number of what is mounted last at /dev/shm in the process's mount namespace."""
-    try:
-        lines = (proc / str(pid) / "mountinfo").read_text().splitlines()
-    except OSError:
-        return None
+    lines = text_of(proc / str(pid) / "mountinfo").splitlines()
     mounts = [fields for line in lines if len(fields := line.split()) > 4 and fields[4] == "/dev/shm"]  # noqa: S108
     return mounts[-1][2] if mounts else None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exporter.sources.device import ProcessView
 
-_COMMAND = re.compile(r"(^|/)vllm\0serve\0|\0?vllm\.entrypoints\.")
+_COMMAND = re.compile(r"(^|[/\0])vllm\0serve\0|\0vllm\.entrypoints\.")
 _TITLE = re.compile(r"^(VLLM::|ray::RayWorker)")
 _PORT = re.compile(r"\0--port(?:=|\0)(\d+)\0")
 
