@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ from exporter.forecast.assessment import ForecastOptions
 from exporter.kv.live import LiveArithmetic, live_arithmetic
 from exporter.memory import DeviceWatch, HostWatch
 from exporter.models import ServedModels
-from exporter.monitor import Monitor
+from exporter.monitor import Devices, Monitor
 from exporter.reading import CacheConfig
 from exporter.settings import Settings
 from exporter.sources.gpu_evidence import GpuEvidence, Pod
@@ -24,14 +24,21 @@ from exporter.sources.vllm import Access, VllmSource
 from exporter.watch import ServerWatch
 
 
-def build_monitor(settings: Settings) -> Monitor:
-    """Every part of the daemon, wired; nothing is read before the first tick."""
-    watches = [_server(url, settings, several=len(settings.vllm_url) > 1) for url in settings.vllm_url]
-    process = ServerProcess(ports=frozenset(_port(url) for url in settings.vllm_url))
+def build_monitor(
+    settings: Settings,
+    clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+    *,
+    devices: Devices | None = None,
+) -> Monitor:
+    """Every part of the daemon, wired; nothing is read before the first tick. `devices` stands in for NVML."""
+    watches = [_server(url, settings, clock) for url in settings.vllm_url]
+    process = ServerProcess(ports=frozenset(_port(url) for url in settings.vllm_url), clock=clock)
     memory = HostSource(process, pod_uid=os.environ.get("POD_UID"))
-    devices = None if settings.gpus == ("none",) else DeviceWatch(_gpus(settings, process, memory))
+    if devices is None and settings.gpus != ("none",):
+        devices = DeviceWatch(_gpus(settings, process, memory))
     host = None if settings.host == "none" else HostWatch(memory)
-    return Monitor(watches, devices, host, clock=time.monotonic, wall=time.time)
+    return Monitor(watches, devices, host, clock, wall)
 
 
 def forecast_options(settings: Settings) -> ForecastOptions:
@@ -46,7 +53,7 @@ def forecast_options(settings: Settings) -> ForecastOptions:
     )
 
 
-def _server(url: str, settings: Settings, *, several: bool) -> ServerWatch:
+def _server(url: str, settings: Settings, clock: Callable[[], float]) -> ServerWatch:
     access = Access(
         timeout_seconds=settings.vllm_timeout_seconds,
         body_limit_bytes=settings.body_limit_bytes,
@@ -54,9 +61,9 @@ def _server(url: str, settings: Settings, *, several: bool) -> ServerWatch:
         tls_ca_file=settings.tls_ca_file,
         tls_skip_verify=settings.tls_skip_verify,
     )
-    source = VllmSource(url, access)
-    name = urlsplit(url).netloc if several else ""
-    return ServerWatch(source, _models(source, settings, name), forecast_options(settings), time.monotonic, name)
+    source = VllmSource(url, access, clock=clock)
+    name = urlsplit(url).netloc if len(settings.vllm_url) > 1 else ""
+    return ServerWatch(source, _models(source, settings, name), forecast_options(settings), clock, name)
 
 
 def _gpus(settings: Settings, process: ServerProcess, memory: HostSource) -> NvmlSource:

@@ -36,6 +36,9 @@ class DeviceSource(Protocol):
     def read(self, now: float) -> tuple[DeviceReading, ...]:
         """Every GPU once."""
 
+    def close(self) -> None:
+        """Let go of the driver."""
+
 
 class HostMemorySource(Protocol):
     """The container's memory; raises `SourceError`."""
@@ -58,6 +61,10 @@ class DeviceWatch:
         present = {reading.uuid for reading in readings}
         self._forecasters = {uuid: kept for uuid, kept in self._forecasters.items() if uuid in present}
         return tuple(DeviceStatus(reading, self._assess(reading, serving)) for reading in readings)
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._source.close()
 
     def _assess(self, reading: DeviceReading, serving: Serving) -> DeviceAssessment:
         forecaster = self._forecasters.setdefault(reading.uuid, DeviceForecaster(self._options))

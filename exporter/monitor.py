@@ -19,12 +19,18 @@ class Watch(Protocol):
     def read(self) -> ServerStatus:
         """Its engines, what it is doing, and how its sources fared."""
 
+    def close(self) -> None:
+        """Let go of its connection."""
+
 
 class Devices(Protocol):
     """The server's GPUs, with their risk; raises `SourceError`."""
 
     def read(self, now: float, serving: Serving) -> tuple[DeviceStatus, ...]:
         """Every GPU once."""
+
+    def close(self) -> None:
+        """Let go of the driver."""
 
 
 class Host(Protocol):
@@ -82,7 +88,11 @@ class Monitor:
         return self.latest
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Let go of threads, connections and the driver; no tick may be under way."""
+        for watch in self._watches:
+            watch.close()
+        if self._devices is not None:
+            self._devices.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

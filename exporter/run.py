@@ -11,6 +11,7 @@ from types import FrameType
 
 from exporter import __version__, logs
 from exporter.assembly import build_monitor
+from exporter.history import History
 from exporter.monitor import Monitor
 from exporter.routes import Routes
 from exporter.server import HttpServer
@@ -19,17 +20,32 @@ from exporter.settings import Settings, add_flags, load, unknown_variables
 STALE_TICKS = 3
 """The last tick is fresh while it is younger than this many intervals and one page's longest wait."""
 
+PATIENCE_SECONDS = 0.6
+"""How long a tick is waited for at the end: SIGTERM ends the process within a second whatever its sources do."""
+
 
 class Daemon:
-    """A monitor that ticks in a thread and the server that shows what it saw; a stoppable object."""
+    """A monitor that ticks in a thread and the server that shows what it saw; a stoppable object.
 
-    def __init__(self, monitor: Monitor, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    `speed` says how many seconds of `clock` pass in a real one.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        speed: float = 1.0,
+    ) -> None:
         host, _, port = settings.listen.rpartition(":")
         stale = STALE_TICKS * settings.poll_interval_seconds + settings.vllm_timeout_seconds
         self.monitor = monitor
-        self.server = HttpServer(host, int(port), Routes(lambda: monitor.latest, clock, stale))
+        self.history = History()
+        self.server = HttpServer(host, int(port), Routes(lambda: monitor.latest, self.history, clock, stale))
         self._interval = settings.poll_interval_seconds
         self._clock = clock
+        self._speed = speed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._tick, name="tick", daemon=True)
 
@@ -51,22 +67,24 @@ class Daemon:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving at once and ticking at the end of the present tick, which is not waited for."""
+        """Stop serving at once and ticking after the present tick; one that waits for its source is left behind."""
         self._stop.set()
         self.server.close()
-        self.monitor.close()
+        self._thread.join(timeout=PATIENCE_SECONDS)
+        if not self._thread.is_alive():
+            self.monitor.close()
 
     def _tick(self) -> None:
         due = self._clock()
         while not self._stop.is_set():
             try:
-                self.monitor.tick()
+                self.history.add(self.monitor.tick())
             except Exception:  # whatever a tick runs into, the next one is tried
                 logging.getLogger(__name__).exception("a tick failed")
             # A late tick is not made up for: the next one is due on the grid that the first one set.
             now = self._clock()
             due += self._interval * max(1, -(-(now - due) // self._interval))
-            self._stop.wait(due - now)
+            self._stop.wait((due - now) / self._speed)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -40,6 +40,9 @@ class PageSource(Protocol):
     def read(self) -> Page:
         """GET the page once."""
 
+    def close(self) -> None:
+        """Let go of the connection."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
@@ -108,6 +111,10 @@ class ServerWatch:
         self._last |= {_key(status.reading): status for status in statuses}
         gone = self._without(now, "the engine is no longer on the page", {_key(reading) for reading in readings})
         return ServerStatus(statuses + gone, self._serving(readings), self._sources(started, "ok", ""))
+
+    def close(self) -> None:
+        """Let go of the server's connection."""
+        self._source.close()
 
     def _serving(self, readings: Sequence[EngineReading]) -> Serving:
         allocations: dict[str, int] = {}
