@@ -30,6 +30,7 @@ _MLA_TYPES = frozenset(
     }
 )
 _IGNORES_LAYER_TYPES = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
+_WINDOW_PLUS_ONE = frozenset({"cohere2", "cohere2_moe", "cohere_compass_text"})
 _REFUSED = {
     "bert": "an encoder",
     "roberta": "an encoder",
@@ -84,8 +85,15 @@ def attention_layers(facts: Facts) -> list[tuple[Cache, ...]]:
     per_layer = facts.get("per_layer_config")
     if types is None or all(kind == "sliding_attention" for kind in types[:count]):
         return [(uniform(facts, window=window),)] * count
+    extra = 1 if facts.model_type in _WINDOW_PLUS_ONE else 0
+    window = window + extra if window is not None else None
+    shared = facts.get("num_kv_shared_layers", default=0)
+    owners = count - (shared if isinstance(shared, int) else 0)
     result: list[tuple[Cache, ...]] = []
     for index in range(count):
+        if index >= owners > 0:
+            result.append(())
+            continue
         sliding = types[index] == "sliding_attention" and facts.model_type not in _IGNORES_LAYER_TYPES
         result.append((uniform(facts, window=window if sliding else None),))
     return result if not per_layer else _overridden(result, per_layer)
@@ -98,7 +106,7 @@ def _overridden(layers: list[tuple[Cache, ...]], overrides: object) -> list[tupl
     result = list(layers)
     for key, values in overrides.items():
         index = int(key)
-        cache = result[index][0]
+        cache = result[index][0] if result[index] else None
         if isinstance(cache, Attention) and isinstance(values, dict):
             dim = int(values.get("head_dim", cache.head_dim))
             heads = int(values.get("num_key_value_heads", cache.kv_heads))
