@@ -2,8 +2,9 @@
 The exporter's container, the same in every way of running it.
 
 `root` is this chart's scope, `url` the address(es) of vLLM, `sidecar` whether it stands in the server's pod. Optional:
-`listen` (HOST:PORT), `modelConfig` (a path) and `mounts` (a list of volume mounts). A value may be a CEL expression,
-`{"$cel": …}`, and a list item may depend on one, `{"$if": …}`: that is how the admission policy speaks (see _cel.tpl).
+`listen` (HOST:PORT) with `listenPort`, `modelConfig` (a path), `tensorParallelSize`, `pipelineParallelSize`, and
+`mounts` (a list of volume mounts). A value may be a CEL expression, `{"$cel": …}`, and a list item may depend on one,
+`{"$if": …}`: that is how the admission policy speaks (see _cel.tpl).
 */}}
 {{- define "vllm-headroom.container" -}}
 {{- $values := .root.Values -}}
@@ -39,12 +40,16 @@ env:
   - name: VLLM_HEADROOM_API_KEY_FILE
     value: /etc/vllm-headroom/key/api-key
   {{- end }}
-  {{- with .modelConfig }}
-  - name: VLLM_HEADROOM_MODEL_CONFIG
-    value: {{ toJson . }}
+  {{- range $name := list "modelConfig" "tensorParallelSize" "pipelineParallelSize" }}
+  {{- with get $ $name }}
+  - name: VLLM_HEADROOM_{{ snakecase $name | upper }}
     {{- if kindIs "map" . }}
+    value: {{ toJson . }}
     $if: {{ printf "%s != ''" (get . "$cel") | quote }}
+    {{- else }}
+    value: {{ toString . | quote }}
     {{- end }}
+  {{- end }}
   {{- end }}
   {{- if not .sidecar }}
   - name: VLLM_HEADROOM_GPUS

@@ -5,14 +5,15 @@ What people who own their chart include, with this chart as a dependency:
     {{- include "vllm-headroom.sidecar" (dict "headroom" (index .Subcharts "vllm-headroom") "port" 8000) | nindent 4 }}
 
 `headroom` is this chart's scope. Optional: `port` and `scheme` of vLLM in the pod; `modelConfig`, the path of the
-model in the pod, with `mounts`, the volume mounts that hold it.
+model in the pod, with `mounts`, the volume mounts that hold it; `tensorParallelSize` and `pipelineParallelSize`.
 Put it under `initContainers` (sidecar.native, the default) or `containers`; beside it go `vllm-headroom.volumes`
 under `volumes` and `vllm-headroom.podLabels` under the pod's labels.
 */}}
 {{- define "vllm-headroom.sidecar" -}}
 {{- $vllm := .headroom.Values.vllm -}}
 {{- $url := printf "%s://127.0.0.1:%d" (default $vllm.scheme .scheme) (int (default $vllm.port .port)) -}}
-{{- $container := include "vllm-headroom.container" (dict "root" .headroom "url" $url "sidecar" true "modelConfig" .modelConfig "mounts" .mounts) | fromYaml -}}
+{{- $given := pick . "modelConfig" "mounts" "tensorParallelSize" "pipelineParallelSize" -}}
+{{- $container := include "vllm-headroom.container" (merge (dict "root" .headroom "url" $url "sidecar" true) $given) | fromYaml -}}
 {{- toYaml (list $container) -}}
 {{- end -}}
 
