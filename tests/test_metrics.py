@@ -11,6 +11,7 @@ from exporter.metrics import TABLE
 from exporter.routes import MetricsPage
 from exporter.server import Request
 from tests.support.snapshots import full_snapshot
+from tests.support.tools import tool
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,7 +46,9 @@ def test_names_and_help_follow_the_conventions() -> None:
 
 def test_promtool_finds_nothing_to_say() -> None:
     """`promtool check metrics` accepts the full page without a remark."""
-    done = subprocess.run(["promtool", "check", "metrics"], input=page().encode(), capture_output=True, timeout=60)
+    done = subprocess.run(
+        [tool("promtool", "prometheus"), "check", "metrics"], input=page().encode(), capture_output=True, timeout=60
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
