@@ -64,13 +64,7 @@ def test_the_daemon_imports_nothing_it_does_not_need() -> None:
     for path in MODULES:
         if path.is_relative_to(PACKAGE / "demo") or path.is_relative_to(PACKAGE / "top"):
             continue
-        top = {
-            alias.name
-            for node in ast.parse(path.read_text()).body
-            if isinstance(node, ast.Import)
-            for alias in node.names
-        }
-        top |= {
-            node.module for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom) and node.module
-        }
+        body = ast.parse(path.read_text()).body
+        top = {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names}
+        top |= {node.module for node in body if isinstance(node, ast.ImportFrom) and node.module}
         assert not any(name.split(".")[0] == "rich" for name in top), path
