@@ -1,0 +1,122 @@
+"""vLLM's length histograms, read as distributions of tokens per request.
+
+The page adds a finished request to a bucket and to a sum. When one request finished between two
+readings the rise of the sum is its exact length; when several did, each is known to its bucket and
+all together to their total.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.reading import Histogram
+
+Floats = NDArray[np.float64]
+
+PARETO_SHAPE = 1.5
+"""Tail index used beyond the longest requests seen; between the 1.1–2 measured on public traces of output lengths."""
+FEW_SURVIVORS = 8
+"""With fewer finished requests longer than an age, the tail beyond it is mostly extrapolation."""
+
+
+def newly_finished(before: Histogram | None, now: Histogram) -> Floats:
+    """Lengths of the requests that entered the histogram since `before`, in tokens.
+
+    Bucket midpoints (geometric), scaled inside their buckets so that they add up to the rise of the sum.
+    """
+    count = round(now.count - (before.count if before else 0.0))
+    total = now.sum - (before.sum if before else 0.0)
+    if count <= 0 or total < 0:
+        return np.empty(0)
+    if count == 1 or not now.bounds:
+        return np.full(count, total / count)
+    cumulative = np.asarray(now.counts)
+    if before is not None and before.bounds == now.bounds:
+        cumulative = cumulative - np.asarray(before.counts)
+    per_bucket = np.diff(cumulative, prepend=0.0).round().astype(int)
+    if per_bucket.min() < 0 or per_bucket.sum() != count:
+        return np.full(count, total / count)
+    upper = np.asarray(now.bounds)
+    lower = np.concatenate(([0.0], upper[:-1]))
+    upper = np.where(np.isfinite(upper), upper, np.maximum(4.0 * lower, lower + 1.0))
+    low, high = np.repeat(lower + 1.0, per_bucket), np.repeat(upper, per_bucket)
+    return _fit_total(np.sqrt(low * high), low, high, total)
+
+
+def _fit_total(lengths: Floats, low: Floats, high: Floats, total: float) -> Floats:
+    """Move every length by the same share of the room its bucket leaves, until they add up."""
+    missing = total - float(lengths.sum())
+    room = (high - lengths) if missing > 0 else (lengths - low)
+    available = float(room.sum())
+    if available <= 0:
+        return lengths
+    moved: Floats = lengths + min(1.0, abs(missing) / available) * np.sign(missing) * room
+    return moved
+
+
+class LengthSample:
+    """The lengths of the last `keep` finished requests, as an empirical distribution."""
+
+    def __init__(self, keep: int = 1500) -> None:
+        """`keep` bounds memory and follows a load that changes."""
+        self._ring = np.zeros(keep)
+        self._next = 0
+        self.total = 0
+        self._sorted: Floats | None = None
+
+    def add(self, lengths: Floats) -> None:
+        """Take newly finished requests, oldest first."""
+        for length in lengths[-len(self._ring) :]:
+            self._ring[self._next] = length
+            self._next = (self._next + 1) % len(self._ring)
+        self.total += len(lengths)
+        if len(lengths):
+            self._sorted = None
+
+    @property
+    def size(self) -> int:
+        """How many lengths the distribution rests on."""
+        return min(self.total, len(self._ring))
+
+    @property
+    def newest(self) -> Floats:
+        """The lengths in order of finishing, oldest first."""
+        if self.total < len(self._ring):
+            return self._ring[: self.total]
+        return np.roll(self._ring, -self._next)
+
+    @property
+    def sorted(self) -> Floats:
+        """The lengths in rising order."""
+        if self._sorted is None:
+            self._sorted = np.sort(self._ring[: self.size])
+        return self._sorted
+
+    def mean(self) -> float | None:
+        """Mean length in tokens; `None` before anything finished."""
+        return float(self._ring[: self.size].mean()) if self.size else None
+
+    def draw(self, uniform: Floats) -> Floats:
+        """Unconditioned lengths, one per number in 0..1."""
+        return self.sorted[(uniform * self.size).astype(np.intp)]
+
+    def draw_beyond(self, age: Floats, uniform: Floats, limit: float) -> Floats:
+        """Total lengths of requests known to have produced `age` tokens already.
+
+        Args:
+            age: (N,) tokens generated so far.
+            uniform: (R, N) numbers in 0..1, one draw each.
+            limit: No request grows past this length.
+
+        Returns:
+            (R, N) lengths > age. With fewer than `FEW_SURVIVORS` finished requests beyond an age, the
+            draws are a mixture with a Pareto tail, P(L > l | L > a) = (a / l)^shape.
+        """
+        survivors = self.size - np.searchsorted(self.sorted, age, side="right")
+        weight = FEW_SURVIVORS / 2
+        from_sample = survivors / (survivors + np.where(survivors < FEW_SURVIVORS, weight, 0.0) + 1e-12)
+        inside = uniform < from_sample
+        rank = self.size - 1 - (uniform / np.maximum(from_sample, 1e-12) * survivors).astype(np.intp)
+        empirical = self.sorted[np.clip(rank, 0, self.size - 1)] if self.size else np.zeros_like(uniform)
+        rest = np.clip((uniform - from_sample) / np.maximum(1.0 - from_sample, 1e-12), 0.0, 1.0 - 1e-9)
+        tail = np.maximum(age, 1.0) * (1.0 - rest) ** (-1.0 / PARETO_SHAPE)
+        return np.minimum(np.maximum(np.where(inside, empirical, tail), age + 1.0), np.maximum(limit, age + 1.0))

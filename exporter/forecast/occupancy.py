@@ -1,0 +1,140 @@
+"""The KV projection of one engine: what the present load will hold, and P(exhaustion)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.forecast.arrivals import Arrivals, arrived_in_total
+from exporter.forecast.assessment import ForecastOptions, PoolView
+from exporter.forecast.lengths import Floats, LengthSample, newly_finished
+from exporter.forecast.rollout import Engine, Futures, Grid, Load, roll
+from exporter.forecast.running import RunningTracker
+from exporter.forecast.steps import StepTimes
+from exporter.reading import EngineReading
+
+UNKNOWN_LIMIT = 1e9
+PRIOR_PROMPT = 512.0
+PRIOR_OUTPUT = 256.0
+"""Lengths assumed before anything has finished and nothing on the page tells better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One roll-out's summary."""
+
+    probability: dict[float, float]
+    demand: dict[tuple[float, float], float]
+    time_to_exhaustion: float | None
+    futures: Futures
+
+
+class Occupancy:
+    """Everything learned of one engine's load, and its projection."""
+
+    def __init__(self, options: ForecastOptions, rollouts: int = 96) -> None:
+        """`rollouts` trade noise for time."""
+        self._options = options
+        self._rollouts = rollouts
+        self._grid = Grid(end=max(options.horizons))
+        self.random = np.random.default_rng(options.seed)
+        self.prompts = LengthSample()
+        self.outputs = LengthSample()
+        self.steps = StepTimes()
+        self.arrivals = Arrivals()
+        self.tracker = RunningTracker()
+
+    def forget_running(self) -> None:
+        """The engine restarted or was out of sight: lengths and speeds stay, the running set does not."""
+        self.tracker = RunningTracker()
+        self.arrivals = Arrivals()
+
+    def observe(self, before: EngineReading | None, now: EngineReading, pool: PoolView, block_size: float) -> None:
+        """Learn from one reading; `before` is the one it continues, `None` after a break."""
+        if before is not None:
+            self._learn(before, now, pool, block_size)
+        elif now.generation_lengths is not None and not self.outputs.total:
+            self.outputs.add(newly_finished(None, now.generation_lengths)[-1500:])
+            if now.prompt_lengths is not None:
+                self.prompts.add(newly_finished(None, now.prompt_lengths)[-1500:])
+        self.tracker.observe(before, now, block_size, pool.usable_blocks, self.typical_prompt)
+
+    def _learn(self, before: EngineReading, now: EngineReading, pool: PoolView, block_size: float) -> None:
+        seconds = now.time - before.time
+        if now.generation_lengths is not None:
+            self.outputs.add(newly_finished(before.generation_lengths, now.generation_lengths))
+        if now.prompt_lengths is not None:
+            self.prompts.add(newly_finished(before.prompt_lengths, now.prompt_lengths))
+        a, b = arrived_in_total(before), arrived_in_total(now)
+        if a is not None and b is not None and seconds > 0:
+            self.arrivals.observe(now.time, seconds, b - a)
+        if before.iteration_tokens is not None and now.iteration_tokens is not None:
+            usage = ((before.kv_usage or 0.0) + (now.kv_usage or 0.0)) / 2
+            self.steps.observe(
+                seconds,
+                now.iteration_tokens.count - before.iteration_tokens.count,
+                now.iteration_tokens.sum - before.iteration_tokens.sum,
+                usage * pool.usable_blocks * block_size,
+                busy=bool(before.running and now.running),
+            )
+
+    @property
+    def typical_prompt(self) -> float:
+        """Mean prompt in tokens of the present load."""
+        return self.prompts.mean() or PRIOR_PROMPT
+
+    @property
+    def typical_output(self) -> float:
+        """Mean output in tokens of the present load."""
+        return self.outputs.mean() or PRIOR_OUTPUT
+
+    def project(self, now: EngineReading, pool: PoolView, block_size: float) -> Projection | None:
+        """Roll the present load forward; `None` when the page does not tell enough."""
+        if now.kv_usage is None or now.running is None or not self.steps.known:
+            return None
+        options, horizon = self._options, max(self._options.horizons)
+        t0, t1, t2 = self.steps.coefficients()
+        engine = Engine(pool.usable_blocks, block_size, options.max_num_seqs or UNKNOWN_LIMIT, t0, t1, t2)
+        futures = roll(engine, self._load(now, pool, horizon), self._grid)
+        exhausted, probability, demand = futures.exhausted_at(), {}, {}
+        for h in options.horizons:
+            probability[h] = float((exhausted <= h).mean())
+            at = futures.demand[:, min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1)]
+            demand.update({(h, q): float(np.quantile(at, q)) for q in options.quantiles})
+        hit = exhausted[np.isfinite(exhausted)]
+        expected = float(np.median(hit)) if len(hit) * 2 > len(exhausted) else None
+        return Projection(probability, demand, expected, futures)
+
+    def _load(self, now: EngineReading, pool: PoolView, horizon: float) -> Load:
+        live, draw, limit = self.tracker.state, self.random, float(self._options.max_model_len or UNKNOWN_LIMIT)
+        r = self._rollouts
+        contexts = np.concatenate((live.prompt + live.age, live.prefilling))
+        ages = np.concatenate((live.age, np.zeros(len(live.prefilling))))
+        left = self._outputs_beyond(ages, (r, len(ages)), limit) - ages
+        arrival = self.arrivals.continuations(draw, r, horizon)
+        waiting = round(now.waiting or 0.0)
+        fresh = max(0, waiting - len(live.preempted_prompt))
+        prompt = self._prompts((r, fresh + arrival.shape[1]))
+        output = self._outputs_beyond(np.zeros(prompt.shape[1]), prompt.shape, limit)
+        back = live.preempted_prompt[:waiting], live.preempted_age[:waiting]
+        again = np.broadcast_to(back[0] + back[1], (r, len(back[0])))
+        again_left = self._outputs_beyond(back[1], again.shape, limit) - back[1]
+        queue = np.zeros((r, len(back[0]) + fresh))
+        return Load(
+            used_blocks=now.kv_usage * pool.usable_blocks if now.kv_usage else 0.0,
+            context=contexts,
+            left=left,
+            arrival=np.concatenate((queue, arrival), axis=1),
+            prompt=np.concatenate((again, prompt), axis=1),
+            output=np.concatenate((again_left, output), axis=1),
+            backlog=float(live.prefilling.sum()) / 2,
+        )
+
+    def _prompts(self, shape: tuple[int, int]) -> Floats:
+        if not self.prompts.size:
+            return np.full(shape, PRIOR_PROMPT)
+        return self.prompts.draw(self.random.random(shape))
+
+    def _outputs_beyond(self, ages: Floats, shape: tuple[int, int], limit: float) -> Floats:
+        if not self.outputs.size:
+            return np.maximum(ages + 1.0, self.random.exponential(PRIOR_OUTPUT, shape) + ages)
+        return self.outputs.draw_beyond(ages, self.random.random(shape), limit)
