@@ -6,21 +6,11 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from exporter.history import History
 from exporter.metrics import SnapshotCollector
 from exporter.server import Request, Response
 from exporter.snapshot import Snapshot
-
-INDEX = """\
-<!doctype html>
-<html lang="en"><title>vllm-headroom</title>
-<h1>vllm-headroom</h1>
-<ul>
-<li><a href="metrics">metrics</a></li>
-<li><a href="healthz">healthz</a></li>
-<li><a href="readyz">readyz</a></li>
-</ul>
-</html>
-"""
+from exporter.web.handlers import StatusPages
 
 
 class MetricsPage:
@@ -68,12 +58,20 @@ class Routes:
     `stale_seconds` is how old the last tick may be before the exporter says it is not ready.
     """
 
-    def __init__(self, latest: Callable[[], Snapshot | None], clock: Callable[[], float], stale_seconds: float) -> None:
+    def __init__(
+        self,
+        latest: Callable[[], Snapshot | None],
+        history: History,
+        clock: Callable[[], float],
+        stale_seconds: float,
+    ) -> None:
+        status = StatusPages(latest, history, clock, stale_seconds)
         self._latest = latest
         self._clock = clock
         self._stale_seconds = stale_seconds
         self._pages: dict[str, Callable[[Request], Response]] = {
-            "/": lambda _: Response(200, "text/html; charset=utf-8", INDEX.encode()),
+            "/": status.page,
+            "/api/v1/status": status.document,
             "/metrics": MetricsPage(latest),
             "/healthz": lambda _: Response.text(200, "ok"),
             "/readyz": self._ready,
