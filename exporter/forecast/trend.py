@@ -2,7 +2,7 @@
 
 Theil–Sen: the median of the slopes of all pairs of points. One step, whatever its size, leaves at least half of the
 pairs on the same side of it, so the median stays that of the calm parts; spikes are outvoted. Several steps that have
-stopped are told from a climb by the recent half of the window, in which a climb still climbs.
+stopped are told from a climb by the last quarter of the window, in which a climb still climbs.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ MONOTONE_SHORT = 0.75
 """The same below `SHORT_SECONDS`: a flat series whose last half climbs reaches it, and warm-up is over by then."""
 SHORT_SECONDS = 1800.0
 CONTINUES = 0.25
-"""Share of the slope that the recent half must keep, or the climb has stopped."""
+"""Share of the slope that the last quarter must keep, or the climb has stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Trend:
     """A straight line through a window. Units are those of the values; slopes are per second.
 
     `slope_error` is half the width of Sen's 68 % interval, `noise` the spread of the values around the line as a
-    standard deviation, `tau` Kendall's rank correlation with time, `recent_slope` the slope of the newer half.
+    standard deviation, `tau` Kendall's rank correlation with time, `recent_slope` the slope of the last quarter.
     """
 
     slope: float
@@ -49,11 +49,11 @@ def fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> Trend | None
     slopes = _pair_slopes(times, values)
     slope = float(np.median(slopes))
     residuals = values - slope * times
-    half = len(times) // 2
+    recent = -max(4, len(times) // 4)
     return Trend(
         slope=slope,
         slope_error=_half_width(slopes, len(times)),
-        recent_slope=float(np.median(_pair_slopes(times[half:], values[half:]))),
+        recent_slope=float(np.median(_pair_slopes(times[recent:], values[recent:]))),
         tau=float(np.mean(np.sign(slopes))),
         noise=1.4826 * float(np.median(np.abs(residuals - np.median(residuals)))),
         span_seconds=float(times[-1] - times[0]),
@@ -63,7 +63,7 @@ def fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> Trend | None
 class TrendWindow:
     """The last `span_seconds` of a series, one point for each `bucket_seconds`: the highest value in it."""
 
-    def __init__(self, span_seconds: float = 3600.0, bucket_seconds: float = 15.0) -> None:
+    def __init__(self, span_seconds: float = 3600.0, bucket_seconds: float = 30.0) -> None:
         self._bucket_seconds = bucket_seconds
         self._points: deque[tuple[float, float]] = deque(maxlen=int(span_seconds / bucket_seconds))
         self._bucket: int | None = None
