@@ -166,6 +166,8 @@ class HostReading:
     """Kills seen since this process started, over restarts of the server's container."""
     oom_kills_inferred: int | None = None
     """Those of `oom_kills` that were deduced since the container was gone before its counter could be read."""
+    server_starts: int | None = None
+    """Times the server's main process was seen to start since this process did, the first sight included."""
     limit_hits: int | None = None
     """`memory.events` `max`: how often the limit was run into and reclaim was tried."""
     pressure: Pressure | None = None

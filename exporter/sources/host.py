@@ -12,7 +12,7 @@ from pathlib import Path
 from exporter.reading import HostReading
 from exporter.sources.cgroup import GroupMemory, group_of, keyed, read_group, read_pressure, text_of, value_of
 from exporter.sources.oom_kills import OomKills
-from exporter.sources.server_process import Server, ServerProcess
+from exporter.sources.server_process import Process, Server, ServerProcess
 
 _DEPTH = 6
 """kubepods.slice/kubepods-burstable.slice/…-pod<uid>.slice/cri-containerd-<id>.scope, and two to spare."""
@@ -51,6 +51,8 @@ class HostSource:
         self._pod_uid = pod_uid
         self._place: tuple[int | None, Place | None] | None = None
         self._counter: Path | None = None
+        self._main: Process | None = None
+        self._starts = 0
         self._kills = OomKills(proc)
 
     def read(self, now: float) -> HostReading:
@@ -58,6 +60,9 @@ class HostSource:
         server = self._server.find()
         place = self._located(server)
         group = read_group(place.path) if place else None
+        if server is not None and server.main != self._main:
+            self._starts += 1
+            self._main = server.main
         kills, inferred = self._kills.observe(self._counter, server.main if server else None)
         machine = self.machine()
         missing: dict[str, str] = {}
@@ -68,6 +73,7 @@ class HostSource:
             rule="neither a process nor a control group of the server can be seen: set shareProcessNamespace: true",
             oom_kills=kills,
             oom_kills_inferred=inferred,
+            server_starts=self._starts or None,
             dev_shm_used=used,
             dev_shm_limit=limit,
             machine_total=machine[0] if machine else None,

@@ -211,6 +211,7 @@ def test_a_kill_is_counted_over_a_restart_of_the_container(machine: Machine) -> 
     machine.process(99, SERVE, started=500, group="0::/two")
     reading = host.read(3.0)
     assert (reading.oom_kills, reading.oom_kills_inferred) == (1, 0)
+    assert reading.server_starts == 2
     group_v2(machine.cgroup / "two", GIB, kills=1)
     assert host.read(4.0).oom_kills == 2
 
