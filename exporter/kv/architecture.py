@@ -22,7 +22,8 @@ class Attention:
     head_dim_v: int
     window: int | None = None
     chunk: int | None = None
-    replicated: bool = False
+    shared: bool = False
+    """Reads the cache of an earlier layer and keeps none of its own."""
 
 
 @dataclass(frozen=True, slots=True)

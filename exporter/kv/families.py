@@ -5,6 +5,7 @@ layers typed `sliding_attention`, or to all if layers have no types.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from exporter.errors import InputError
 from exporter.kv import state_families
@@ -91,11 +92,9 @@ def attention_layers(facts: Facts) -> list[tuple[Cache, ...]]:
     owners = count - (shared if isinstance(shared, int) else 0)
     result: list[tuple[Cache, ...]] = []
     for index in range(count):
-        if index >= owners > 0:
-            result.append(())
-            continue
         sliding = types[index] == "sliding_attention" and facts.model_type not in _IGNORES_LAYER_TYPES
-        result.append((uniform(facts, window=window if sliding else None),))
+        attention = uniform(facts, window=window if sliding else None)
+        result.append((replace(attention, shared=index >= owners > 0),))
     return result if not per_layer else _overridden(result, per_layer)
 
 
@@ -110,7 +109,7 @@ def _overridden(layers: list[tuple[Cache, ...]], overrides: object) -> list[tupl
         if isinstance(cache, Attention) and isinstance(values, dict):
             dim = int(values.get("head_dim", cache.head_dim))
             heads = int(values.get("num_key_value_heads", cache.kv_heads))
-            result[index] = (Attention(heads, dim, dim, window=cache.window, chunk=cache.chunk),)
+            result[index] = (replace(cache, kv_heads=heads, head_dim=dim, head_dim_v=dim),)
     return result
 
 

@@ -25,6 +25,8 @@ def place(architecture: Architecture, options: EngineOptions) -> tuple[tuple[Lay
     layers = []
     for index, caches in enumerate(architecture.caches):
         for part, cache in enumerate(caches):
+            if isinstance(cache, Attention) and cache.shared:
+                continue
             name = f"{index}" if part == 0 else f"{index}.{part}"
             layers.append(_place_one(cache, name, options, dtype, kv_dtype, block, state_page))
     return tuple(layers), block
@@ -40,12 +42,7 @@ def model_dtype(architecture: Architecture, options: EngineOptions) -> str:
 
 def stages(architecture: Architecture, options: EngineOptions) -> tuple[tuple[str, ...], ...]:
     """Layer names of each pipeline stage: equal shares, the remainder to the stages before the last."""
-    count, size = len(architecture.caches), options.pipeline_parallel_size
-    if size > count:
-        raise InputError(f"{count} layers do not fill {size} pipeline stages; lower --pipeline-parallel-size")
-    shares = [count // size] * size
-    for extra in range(2, count % size + 2):
-        shares[-extra] += 1
+    shares = stage_shares(len(architecture.caches), options.pipeline_parallel_size)
     names: list[tuple[str, ...]] = []
     start = 0
     for share in shares:
@@ -58,6 +55,16 @@ def stages(architecture: Architecture, options: EngineOptions) -> tuple[tuple[st
         )
         start += share
     return tuple(names)
+
+
+def stage_shares(count: int, size: int) -> list[int]:
+    """Layers on each of `size` pipeline stages."""
+    if size > count:
+        raise InputError(f"{count} layers do not fill {size} pipeline stages; lower --pipeline-parallel-size")
+    shares = [count // size] * size
+    for extra in range(2, count % size + 2):
+        shares[-extra] += 1
+    return shares
 
 
 def kv_heads_per_rank(kv_heads: int, tensor_parallel_size: int) -> int:

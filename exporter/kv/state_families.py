@@ -115,14 +115,28 @@ def nemotron_pattern(facts: Facts) -> str:
     """The layers of a Nemotron-H as letters: M Mamba2, * attention, - a dense MLP, E experts."""
     types = facts.given("layers_block_type")
     if isinstance(types, list):
-        letters = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E", "linear_attention": "M", "full_attention": "*"}
+        letters = {
+            "mamba": "M",
+            "attention": "*",
+            "mlp": "-",
+            "moe": "E",
+            "linear_attention": "M",
+            "full_attention": "*",
+        }
         return "".join(letters.get(str(kind), "-") for kind in types)
     pattern = facts.get("hybrid_override_pattern")
     if isinstance(pattern, str) and pattern:
         return pattern
     types = facts.get("layers_block_type")
     if isinstance(types, list):
-        letters = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E", "linear_attention": "M", "full_attention": "*"}
+        letters = {
+            "mamba": "M",
+            "attention": "*",
+            "mlp": "-",
+            "moe": "E",
+            "linear_attention": "M",
+            "full_attention": "*",
+        }
         return "".join(letters.get(str(kind), "-") for kind in types)
     raise InputError("config.json: a nemotron_h model needs hybrid_override_pattern or layers_block_type")
 
@@ -150,7 +164,9 @@ def _zamba2(facts: Facts) -> list[tuple[Cache, ...]]:
 
 
 def _lfm2(facts: Facts) -> list[tuple[Cache, ...]]:
-    state = StateShape("short_conv", facts.integer("conv_dim", default=facts.hidden_size), facts.integer("conv_L_cache"), 0, 0, 0)
+    state = StateShape(
+        "short_conv", facts.integer("conv_dim", default=facts.hidden_size), facts.integer("conv_L_cache"), 0, 0, 0
+    )
     types = facts.given("layer_types")
     count = checked_layers(facts)
     if isinstance(types, list):

@@ -1,0 +1,79 @@
+"""Parameters of what mixes tokens: attention, MLA, state-space layers."""
+
+from exporter.kv.architecture import Attention, Cache, Latent
+from exporter.kv.facts import Facts
+from exporter.kv.options import EngineOptions
+from exporter.kv.placement import kv_heads_per_rank
+from exporter.kv.states import StateShape
+from exporter.kv.tally import Tally
+from exporter.kv.traits import Traits
+
+
+class Mixers:
+    """Counts the mixers of one model on one tensor-parallel rank."""
+
+    def __init__(self, facts: Facts, traits: Traits, options: EngineOptions) -> None:
+        self.facts = facts
+        self.traits = traits
+        self.tp = options.tensor_parallel_size
+        self.hidden = facts.hidden_size
+
+    def count(self, cache: Cache) -> Tally:
+        """Parameters of the mixer that keeps `cache`."""
+        if isinstance(cache, Attention):
+            return self._attention(cache)
+        if isinstance(cache, Latent):
+            return self._latent(cache)
+        return self._state(cache)
+
+    def _attention(self, cache: Attention) -> Tally:
+        heads = self.facts.heads // self.tp
+        kv_heads = 0 if cache.shared else kv_heads_per_rank(cache.kv_heads, self.tp)
+        q, k, v = heads * cache.head_dim, kv_heads * cache.head_dim, kv_heads * cache.head_dim_v
+        plain = 0
+        if self.traits.qkv_bias:
+            plain += q + k + v
+        if self.traits.out_bias:
+            plain += self.hidden
+        if self.traits.sinks:
+            plain += heads
+        if self.traits.qk_norm == "head":
+            plain += (1 if cache.shared else 2) * cache.head_dim
+        elif self.traits.qk_norm == "width":
+            plain += q + k
+        gate = 2 if self.facts.get("attn_output_gate", default=self.facts.model_type == "qwen3_next") else 1
+        return Tally(self.hidden * (gate * q + k + v) + heads * cache.head_dim_v * self.hidden, plain)
+
+    def _latent(self, cache: Latent) -> Tally:
+        if cache.fixed_bytes is not None:
+            return Tally()
+        facts = self.facts
+        heads = facts.heads // self.tp
+        nope, rope = facts.integer("qk_nope_head_dim"), facts.integer("qk_rope_head_dim")
+        value, rank = facts.integer("v_head_dim"), facts.integer("kv_lora_rank")
+        q_rank = facts.get("q_lora_rank")
+        total = Tally(self.hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * self.hidden, rank)
+        if q_rank:
+            return total + Tally(self.hidden * q_rank + q_rank * heads * (nope + rope), q_rank)
+        return total + Tally(self.hidden * heads * (nope + rope))
+
+    def _state(self, cache: StateShape) -> Tally:
+        tp, hidden = self.tp, self.hidden
+        if cache.kind == "mamba1":
+            inner = cache.conv_dim // tp
+            rank = self.facts.integer("mamba_dt_rank", "time_step_rank", default=-(-hidden // 16))
+            matrices = hidden * 2 * inner + inner * (rank + 2 * cache.state_dim) + rank * inner + inner * hidden
+            norms = rank + 2 * cache.state_dim if self.facts.model_type == "jamba" else 0
+            return Tally(matrices, inner * (cache.conv_kernel + 3) + norms, inner * cache.state_dim)
+        if cache.kind == "mamba2":
+            groups = cache.groups if cache.groups % tp == 0 else tp
+            inner, states = cache.conv_dim // tp, 2 * groups * cache.state_dim // tp
+            heads = cache.heads // tp
+            matrices = hidden * (2 * inner + states + heads) + inner * hidden
+            return Tally(matrices, (inner + states) * (cache.conv_kernel + 1) + inner + 2 * heads, heads)
+        if cache.kind == "gated_delta":
+            key = (cache.conv_dim - cache.heads * cache.head_dim) // tp
+            value, heads = cache.heads * cache.head_dim // tp, cache.heads // tp
+            matrices = hidden * (key + 2 * value + 2 * heads) + value * hidden
+            return Tally(matrices, (key + value) * cache.conv_kernel + heads + cache.head_dim, heads)
+        return Tally()
