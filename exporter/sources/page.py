@@ -95,10 +95,8 @@ class PageParser:
     def _learn(self, series: bytes) -> tuple[str, Mapping[str, str]] | None:
         """Remember `series` if a value is all that may follow it."""
         sample = _parsed(series + b" 0", untimed=True)
-        if sample is None or sample.value != 0:
-            return None
-        name = self._wanted.get(sample.name.encode())
-        if name is None:
+        name = None if sample is None else self._wanted.get(sample.name.encode())
+        if sample is None or name is None:
             return None
         if self._remembered > MAX_REMEMBERED_BYTES:
             self._series.clear()

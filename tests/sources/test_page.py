@@ -103,11 +103,13 @@ def test_timestamps_and_exemplars_do_not_hide_the_value() -> None:
     text = (
         'vllm:num_requests_running{engine="0",model_name="m"} 7 1795977900000\n'
         'vllm:request_prompt_tokens_bucket{engine="0",le="1.0",model_name="m"} 5 # {trace_id="x"} 1 1795977900\n'
+        'vllm:request_prompt_tokens_bucket{engine="0",le="2.0",model_name="m"} 6 # {trace_id="x"} 1\n'
+        'vllm:request_prompt_tokens_bucket{engine="0",le="5.0",model_name="m"} 0 # {trace_id="x"} 8\n'
         "vllm:prompt_tokens_total 9 1795977900000\n"
     )
     parser = PageParser()
     for _ in range(2):
-        assert [sample.value for sample in parser.parse([text.encode()])] == [7, 5, 9]
+        assert [sample.value for sample in parser.parse([text.encode()])] == [7, 5, 6, 0, 9]
         assert parser.malformed == 0
 
 
