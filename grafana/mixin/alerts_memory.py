@@ -113,8 +113,9 @@ def group(t: Thresholds) -> Group:
                 increase(vllm_headroom_host_oom_kills_total[10m]) > 0
                 """,
                 summary="The kernel killed a process of " + WHERE + " for want of memory",
-                evidence=number("vllm_headroom_host_oom_kills_total", '"%.0f"')
-                + " kills since the monitor started; limit "
+                evidence="Kills since the monitor started: "
+                + number("vllm_headroom_host_oom_kills_total", '"%.0f"')
+                + "; limit "
                 + _HOST_LIMIT
                 + ", "
                 + _HOST_FREE
