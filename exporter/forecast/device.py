@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from exporter.forecast.exhaustion import Latch, chance, either, seconds_until
+from exporter.forecast.exhaustion import Latch, Uptime, chance, either, seconds_until
 from exporter.forecast.trend import Trend, TrendWindow
 from exporter.reading import DeviceReading
 
@@ -72,6 +72,7 @@ class DeviceForecaster:
     def __init__(self, options: DeviceOptions | None = None) -> None:
         self._options = options or DeviceOptions()
         self._latch = Latch(hold_seconds=120.0)
+        self._uptime = Uptime()
         self._occupied = TrendWindow(self._options.window_seconds)
         self._owners: dict[Owner, TrendWindow] = {
             "server": TrendWindow(self._options.window_seconds),
@@ -90,6 +91,7 @@ class DeviceForecaster:
     ) -> DeviceAssessment:
         """Assess one reading. `serving` is false while the server is down or loading: growth is then its start."""
         allocations = dict(next_allocations or {})
+        serving = self._uptime.update(reading.time, serving)
         free, total = reading.free, reading.total
         if free is None or total is None:
             self._restart()

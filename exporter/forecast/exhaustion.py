@@ -1,4 +1,4 @@
-"""From a room that shrinks to a probability, and from a probability to an alarm that does not flap."""
+"""From a room that shrinks to a probability, and from readings that waver to states that do not."""
 
 from math import erf, sqrt
 
@@ -57,3 +57,17 @@ class Latch:
         elif self._on and probability < self._leave and time - self._last_high >= self._hold_seconds:
             self._on = False
         return self._on
+
+
+class Uptime:
+    """Whether a server counts as up: a page that is late under load, for less than `grace_seconds`, is no restart."""
+
+    def __init__(self, grace_seconds: float = 60.0) -> None:
+        self._grace_seconds = grace_seconds
+        self._last_up: float | None = None
+
+    def update(self, time: float, serving: bool) -> bool:
+        """Take what was seen at `time`."""
+        if serving:
+            self._last_up = time
+        return self._last_up is not None and time - self._last_up < self._grace_seconds

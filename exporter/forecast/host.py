@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from exporter.forecast.exhaustion import Latch, chance, seconds_until
+from exporter.forecast.exhaustion import Latch, Uptime, chance, seconds_until
 from exporter.forecast.trend import Trend, TrendWindow
 from exporter.reading import HostReading
 
@@ -74,17 +74,20 @@ class HostForecaster:
     def __init__(self, options: HostOptions | None = None) -> None:
         self._options = options or HostOptions()
         self._latch = Latch(hold_seconds=120.0)
+        self._uptime = Uptime()
         self._windows = {name: TrendWindow(self._options.window_seconds) for name in _BOUNDS}
         self._highest = 0
+        self._scope = ""
 
     def observe(
         self, reading: HostReading, *, kv_offloading_gib: float | None = None, serving: bool = True
     ) -> HostAssessment:
         """Assess one reading. `kv_offloading_gib` is the page's `kv_offloading_size`; `serving` as for a GPU."""
+        serving = self._uptime.update(reading.time, serving)
         used = reading.committed if reading.committed is not None else reading.working_set
         pending = offload_pending(kv_offloading_gib, reading.shmem)
-        if not serving or self._dropped(used or 0):
-            self._highest = 0
+        if not serving or self._dropped(used or 0) or reading.scope != self._scope:
+            self._highest, self._scope = 0, reading.scope
             for window in self._windows.values():
                 window.clear()
         self._highest = max(self._highest, used or 0)
@@ -145,12 +148,14 @@ class HostForecaster:
 
 
 def offload_pending(kv_offloading_gib: float | None, shmem: int | None) -> int | None:
-    """Bytes that KV offloading has still to take, given what is shared now; `None` without offloading."""
-    if not kv_offloading_gib:
+    """Bytes that KV offloading has still to take, given what is shared now; `None` without offloading.
+
+    It is `None` too where shared memory cannot be seen: what was taken already would be counted twice.
+    """
+    if not kv_offloading_gib or shmem is None:
         return None
     expected = int(OFFLOAD_FACTOR * kv_offloading_gib * 2**30)
-    taken = shmem or 0
-    return 0 if taken >= OFFLOAD_DONE * expected else expected - taken
+    return 0 if shmem >= OFFLOAD_DONE * expected else expected - shmem
 
 
 def start_peak_bytes(swap_space_gib: float, tensor_parallel_size: int, weight_bytes: int) -> int:
