@@ -209,3 +209,24 @@ def test_attribution_never_makes_memory_up(
     if not (held.keys() & (server | visible)):
         assert shares.this_process is None
         assert shares.other_processes is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        (
+            "library_not_found",
+            "runtimeClassName nvidia with NVIDIA_VISIBLE_DEVICES and NVIDIA_DRIVER_CAPABILITIES=utility",
+        ),
+        ("driver_mismatch", "restart the pod"),
+        ("unknown", "systemctl daemon-reload"),
+        ("no_permission", "/dev/nvidia"),
+    ],
+)
+def test_a_source_that_is_down_says_what_to_change(reason: str, advice: str) -> None:
+    """The sentence for people names the way out, in words of a manifest."""
+    library = FakeLibrary(gpu())
+    library.refusal = reason
+    with pytest.raises(SourceError, match=advice) as error:
+        GpuSource(library).read(0.0)
+    assert (error.value.source, error.value.reason) == ("nvml", reason)
