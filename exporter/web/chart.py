@@ -1,5 +1,7 @@
 """The KV pool as a picture: the past up to now on the left, the projection on the right, one scale of usage."""
 
+import math
+
 from exporter.web.markup import Markup, join, tag
 from exporter.web.status import Engine
 from exporter.web.words import about, percent, plural
@@ -9,17 +11,17 @@ WIDE, HIGH = 1000, 100
 PAST_SHARE = 74
 """Percent of the width that the past takes; the projection has its own, wider scale of time."""
 AHEAD_SECONDS = 60.0
-SCALES = (1.0, 1.2, 1.5, 2.0)
-"""What the scale reaches to; what is above the last one is cut off there, and its number still told."""
+MOST = 2.0
+"""What is above this share of the pool is cut off there; its number is still told."""
 MARGIN = 1.1
-"""Room above that for the labels."""
+"""Room above the highest value for its label."""
 
 
 def pool_chart(engine: Engine, name: str) -> Markup:
     """The figure of one engine's pool; `name` tells its parts apart from other charts of the page."""
     outlook = _outlook(engine)
     highest = max((high for _, _, high in outlook), default=1.0)
-    top = MARGIN * next((scale for scale in SCALES if highest <= scale), SCALES[-1])
+    top = MARGIN * min(MOST, max(1.0, math.ceil(10 * highest) / 10))
     past = engine.history
     drawing = tag(
         "svg",
@@ -129,7 +131,7 @@ def _ahead_shapes(outlook: list[tuple[float, float, float]], top: float) -> Mark
 
 
 def _y(ratio: float, top: float) -> float:
-    return HIGH * (1 - min(ratio, SCALES[-1], top) / top)
+    return HIGH * (1 - min(ratio, MOST) / top)
 
 
 def _level(ratio: float, top: float, class_: str = "level") -> Markup:

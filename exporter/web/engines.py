@@ -7,7 +7,7 @@ from exporter.web.chart import pool_chart
 from exporter.web.markup import Child, Markup, join, tag
 from exporter.web.status import Engine, Lengths, Load
 from exporter.web.verdicts import engine_name
-from exporter.web.words import DRIVERS, RULES, WAITING, about, count, percent, rate, size
+from exporter.web.words import DRIVERS, RULES, WAITING, about, ago, count, percent, rate, size
 
 PAGE_HORIZON = 60.0
 
@@ -18,8 +18,10 @@ def anchor(number: int) -> str:
 
 
 def left_of_one(engine: Engine) -> Markup:
-    """How much is left, in large figures."""
+    """How much is left, in large figures; where nothing is known, what was known last."""
     pool = engine.pool
+    if pool.used_ratio is None and pool.capacity_tokens is None:
+        return tag("p", _last_known(engine), class_="quiet")
     rule = RULES.get(pool.capacity_tokens_rule or "", pool.capacity_tokens_rule)
     capacity = f"of {count(pool.capacity_tokens)}, {rule}" if pool.capacity_tokens is not None else "capacity not known"
     blocks = f"{count(pool.headroom_blocks)} of {count(pool.usable_blocks)} blocks"
@@ -32,6 +34,14 @@ def left_of_one(engine: Engine) -> Markup:
         _figure(percent(pool.used_ratio), "in use", peak),
         class_="figures",
     )
+
+
+def _last_known(engine: Engine) -> str:
+    past = engine.history
+    for seconds, ratio in zip(reversed(past.seconds_ago), reversed(past.used_ratio), strict=True):
+        if ratio is not None:
+            return f"Not known at present; {ago(seconds)} {percent(ratio)} of the pool was in use."
+    return "Not known at present."
 
 
 def _figure(value: str, what: str, more: str) -> Markup:

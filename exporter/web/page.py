@@ -13,7 +13,7 @@ from exporter.web.status import Engine, Status
 from exporter.web.surroundings import gpus, host_memory, source_list
 from exporter.web.telling import WINDOWS
 from exporter.web.verdicts import engine_name
-from exporter.web.words import SEVERITY
+from exporter.web.words import SEVERITY, unbroken
 
 OPEN_ALL = 2
 """Up to so many engines are shown in full; of more, only those that need attention."""
@@ -104,7 +104,11 @@ def _sections(status: Status) -> list[Markup]:
     sections.append(_section("gpus", "GPU memory", gpus(status.devices, status.sources)))
     sections += [_engine(engine, number, engines) for number, engine in enumerate(engines)]
     if status.host is not None:
-        sections.append(_section("host", "Host memory", tag("div", host_memory(status.host), class_="broad")))
+        sections.append(
+            _section(
+                "host", f"Host memory of the {status.host.scope}", tag("div", host_memory(status.host), class_="broad")
+            )
+        )
     sections.append(_section("sources", "Sources", source_list(status.sources)))
     return sections
 
@@ -116,8 +120,8 @@ def _verdict(status: Status) -> Markup:
     return tag(
         "section",
         tag("div", tag("strong", verdict.state, class_=f"chip {verdict.state}")),
-        tag("h1", verdict.sentence),
-        tag("p", f"{verdict.detail[:1].upper()}{verdict.detail[1:]}.") if verdict.detail else None,
+        tag("h1", unbroken(verdict.sentence)),
+        tag("p", unbroken(f"{verdict.detail[:1].upper()}{verdict.detail[1:]}.")) if verdict.detail else None,
         tag("p", "read at ", when, f" by vllm-headroom {status.exporter}", class_="quiet"),
         id="verdict",
         class_=f"verdict {verdict.state}",
@@ -135,7 +139,7 @@ def _engine(engine: Engine, number: int, engines: Sequence[Engine]) -> Markup:
         named = tag("p", f"{engine.model_name} · engine {engine.engine}", class_="quiet")
         heading = tag("div", tag("h2", "KV pool"), named, class_="head")
         return tag("section", heading, engine_part(engine, number), id=name, data_live=True)
-    said = tag("p", engine.sentence, class_="quiet")
+    said = tag("p", unbroken(engine.sentence), " ", tag("small", engine.model_name))
     heading = join(tag("h2", engine_name(engine, engines)), state_chip(engine.state))
     if len(engines) <= OPEN_ALL:
         content = join(tag("div", heading, class_="head"), said, engine_part(engine, number))

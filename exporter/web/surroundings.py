@@ -55,7 +55,7 @@ def host_memory(host: Host) -> Markup:
     used = host.used_bytes / host.limit_bytes if host.used_bytes is not None and host.limit_bytes else None
     limit = size(host.limit_bytes) if host.limit_bytes is not None else "no limit"
     rows: list[tuple[str, Child]] = [
-        (f"in use by the {host.scope}", f"{size(host.used_bytes)} of {limit}"),
+        ("in use", f"{size(host.used_bytes)} of {limit}"),
         ("left", size(host.headroom_bytes)),
         ("growth", growth(host.growth_bytes_per_second)),
         ("OOM kills seen", "–" if host.oom_kills is None else str(host.oom_kills)),

@@ -43,12 +43,10 @@ def engine_sentence(status: EngineStatus) -> str:
             return f"All right: KV cache is not about to run out{free}."
 
 
-def memory_sentence(what: str, state: State, until: float | None, reason: str) -> str:
+def memory_sentence(what: str, state: State, until: float | None) -> str:
     """What memory outside the pool is doing; `what` is the GPU or the host."""
-    if state == "predicted":
-        when = f" in about {words.about(until)}" if until is not None else ""
-        return f"{what} is predicted to run out{when}: {reason.rstrip('.')}."
-    return f"{what}: {reason.rstrip('.')}."
+    likely = "is predicted to run out" if state == "predicted" else "is filling up and would run out"
+    return f"{what} {likely}{f' in about {words.about(until)}' if until is not None else ''}."
 
 
 def verdict_of(
@@ -62,11 +60,13 @@ def verdict_of(
     for device in devices:
         if device.state in ("watch", "predicted"):
             until = device.time_to_exhaustion_seconds
-            text = memory_sentence(f"Memory of GPU {device.gpu}", device.state, until, device.reason)
-            said.append((device.state, text, "outside the KV pool: the next allocation that fails ends the engine"))
+            said.append(
+                (device.state, memory_sentence(f"Memory of GPU {device.gpu}", device.state, until), device.reason)
+            )
     if host is not None and host.state in ("watch", "predicted"):
-        text = memory_sentence("Host memory", host.state, host.time_to_exhaustion_seconds, host.reason)
-        said.append((host.state, text, "the kernel kills the server when it runs out"))
+        said.append(
+            (host.state, memory_sentence("Host memory", host.state, host.time_to_exhaustion_seconds), host.reason)
+        )
     down = [source for source in sources if source.source == "vllm" and not source.up]
     if not said:
         message = down[0].message if down else "vLLM's page shows no engine yet"

@@ -1,6 +1,7 @@
 """How numbers, states and loads are said to people."""
 
 import math
+import re
 
 from exporter.forecast.assessment import Driver, State
 
@@ -21,6 +22,8 @@ RULES: dict[str, str] = {
     "arithmetic": "from the model's arithmetic",
     "blocks": "from blocks × block size",
 }
+
+UNITS = re.compile(r"(?<=\d) (?=(?:%|s|min|h|days|B|[KMGT]iB)\b|%)")
 
 SEVERITY: tuple[State, ...] = ("asleep", "ok", "unknown", "watch", "stalled", "predicted", "exhausted")
 """States in rising need of attention."""
@@ -92,6 +95,11 @@ def growth(value: float | None) -> str:
     if value is None:
         return "not watched for long enough"
     return "steady" if value == 0 else f"{'+' if value > 0 else ''}{size(value * 3600)} an hour"
+
+
+def unbroken(text: str) -> str:
+    """The text with every number tied to its unit, so that no line breaks between them."""
+    return UNITS.sub("\u00a0", text)
 
 
 def plural(number: float, what: str) -> str:
