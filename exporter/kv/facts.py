@@ -36,6 +36,8 @@ _MAX_LENGTH_NAMES = (
     "max_seq_length",
     "seq_len",
 )
+_UNSCALED_ROPE = (None, "default", "llama3", "longrope", "mrope", "proportional", "su")
+"""RoPE kinds whose stated length already includes their scaling."""
 
 
 @cache
@@ -81,12 +83,14 @@ class Facts:
     def integer(self, *names: str, default: int | None = None) -> int:
         """An integer that must exist unless a default is given; raises `InputError` naming it."""
         value = self.get(*names, default=default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
             raise InputError(
                 f"config.json: {names[0]} is {'missing' if value is None else repr(value)}, "
                 "but it must be a whole number; is this the config.json of a text model?"
             )
-        return int(value)
+        return value
 
     def _aliases(self, name: str) -> list[str]:
         table: dict[str, str] = _defaults().get(self.model_type, {}).get("attribute_map", {})
@@ -96,6 +100,11 @@ class Facts:
     def known(self) -> bool:
         """Whether the model type is in the table of known types."""
         return self.model_type in _defaults()
+
+    @property
+    def known_decoder(self) -> bool:
+        """Whether the model type is known to have a vocabulary, as every text model has."""
+        return "vocab_size" in _defaults().get(self.model_type, {})
 
     @property
     def layers(self) -> int:
@@ -155,8 +164,17 @@ class Facts:
     def max_length(self) -> int | None:
         """Context the model was made for, RoPE scaling included; `None` if the file does not bound it."""
         lengths = [self.get(name) for name in _MAX_LENGTH_NAMES]
-        known = [int(length) for length in lengths if isinstance(length, int | float) and length > 0]
-        return min(known) if known else None
+        known = [int(length) for length in lengths if isinstance(length, int | float) and 0 < length < 2**53]
+        if not known:
+            return None
+        rope = self.given("rope_scaling") or self.given("rope_parameters")
+        if not isinstance(rope, Mapping):
+            return min(known)
+        kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+        if kind in _UNSCALED_ROPE or not isinstance(factor, int | float):
+            return min(known)
+        base = rope.get("original_max_position_embeddings") if kind == "yarn" else None
+        return max(min(known), int((base or min(known)) * factor))
 
 
 def read_facts(config: Mapping[str, Any]) -> Facts:

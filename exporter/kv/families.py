@@ -32,6 +32,7 @@ _MLA_TYPES = frozenset(
 )
 _IGNORES_LAYER_TYPES = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
 _WINDOW_PLUS_ONE = frozenset({"cohere2", "cohere2_moe", "cohere_compass_text"})
+_ENCODER_ENDINGS = ("VisionModel", "ForImageClassification", "ForMaskedLM", "CLIPModel", "BertModel", "EncoderModel")
 _REFUSED = {
     "bert": "an encoder",
     "roberta": "an encoder",
@@ -62,6 +63,10 @@ def _refuse_encoders(facts: Facts) -> None:
     what = _REFUSED.get(facts.model_type)
     if what is None and facts.model_type.endswith(("_vision_model", "_vision", "_audio_encoder", "_encoder")):
         what = "an encoder"
+    if what is None and facts.architecture.endswith(_ENCODER_ENDINGS):
+        what = "an encoder"
+    if what is None and "patch_size" in facts.text and "vocab_size" not in facts.text and not facts.known_decoder:
+        what = "a vision encoder"
     if what is None and facts.outer.get("is_encoder_decoder") is True:
         what = "an encoder-decoder model"
     if what is not None:
@@ -73,9 +78,15 @@ def _refuse_encoders(facts: Facts) -> None:
 
 def uniform(facts: Facts, *, window: int | None = None, chunk: int | None = None) -> Attention:
     """One attention layer with the model's own heads."""
-    if facts.heads < 1:
-        raise InputError("config.json: num_attention_heads is missing; is this the config.json of a text model?")
-    return Attention(facts.kv_heads, facts.head_dim, facts.head_dim, window=window, chunk=chunk)
+    heads, kv_heads = facts.heads, facts.kv_heads
+    if heads < 1 or kv_heads < 1 or facts.head_dim < 1:
+        raise InputError(
+            f"config.json: {heads} attention heads, {kv_heads} KV heads of size {facts.head_dim}; "
+            "all must be at least 1: is this the config.json of a text model?"
+        )
+    if heads % kv_heads:
+        raise InputError(f"config.json: {heads} attention heads do not divide over {kv_heads} KV heads")
+    return Attention(kv_heads, facts.head_dim, facts.head_dim, window=window, chunk=chunk)
 
 
 def attention_layers(facts: Facts) -> list[tuple[Cache, ...]]:

@@ -19,6 +19,12 @@ _MLA_HYBRID_BLOCK = 128
 
 def place(architecture: Architecture, options: EngineOptions) -> tuple[tuple[LayerCache, ...], int]:
     """Every layer of the model as one rank holds it, and the block size that the engine reports."""
+    heads, ranks = architecture.facts.heads, options.tensor_parallel_size
+    if heads % ranks:
+        raise InputError(
+            f"{heads} attention heads do not divide over {ranks} tensor-parallel ranks; "
+            f"choose a --tensor-parallel-size that divides {heads}"
+        )
     dtype = model_dtype(architecture, options)
     kv_dtype = options.kv_cache_dtype
     block, state_page = _block_size(architecture, options, dtype, kv_dtype)

@@ -52,7 +52,7 @@ def read_quantization(facts: Facts) -> Quantization:
         return Quantization("mxfp4", 4, 32, scale_bytes=1)
     if method in ("nvfp4", "modelopt-fp4"):
         return Quantization("nvfp4", 4, 16, scale_bytes=1)
-    if method in ("bitsandbytes",):
+    if method == "bitsandbytes":
         if config.get("load_in_8bit"):
             return Quantization("bitsandbytes int8", 8)
         return Quantization("bitsandbytes nf4", 4, 64, scale_bytes=1)
@@ -83,7 +83,7 @@ def kv_cache_dtype_hint(facts: Facts) -> str | None:
 
 def _compressed_tensors(config: dict[str, object]) -> Quantization:
     groups = config.get("config_groups")
-    first = next(iter(groups.values()), {}) if isinstance(groups, dict) and groups else {}
+    first: object = next(iter(groups.values())) if isinstance(groups, dict) and groups else None
     weights = first.get("weights") if isinstance(first, dict) else None
     if not isinstance(weights, dict):
         return Quantization()

@@ -58,7 +58,16 @@ class Plan:
 
 def make_plan(config: Mapping[str, Any], request: Request) -> Plan:
     """Plan a parsed config.json. Raises `InputError` for input that vLLM would refuse."""
-    architecture = read_architecture(config)
+    try:
+        return _planned(read_architecture(config), request)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"config.json: its values do not describe a model ({type(error).__name__}: {error}); "
+            "check it against the original"
+        ) from error
+
+
+def _planned(architecture: Architecture, request: Request) -> Plan:
     options, warnings = resolve(architecture, request)
     weights = count_weights(architecture, options)
     budget = None

@@ -49,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser alone, for help and shell completion."""
     parser = _Parser(
         prog="vllm-headroom plan",
-        description="What a model, a GPU and vLLM's flags come to: blocks, tokens, concurrency, what fits, and what would help.",
+        description="What a model, a GPU and vLLM's flags come to: blocks, tokens, what fits, what would help.",
         epilog="Sizes take bytes or a suffix: 40Gi, 24G. Exit code 0: it fits; 1: it does not; 2: wrong use.",
     )
     source = parser.add_argument_group("the model")

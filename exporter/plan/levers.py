@@ -23,8 +23,10 @@ class Lever:
 
 def levers(config: Mapping[str, Any], plan: Plan) -> tuple[Lever, ...]:
     """Every lever that helps, the strongest first."""
-    found = []
+    found: list[Lever] = []
     for flags, request, cost in _changes(plan):
+        if flags.startswith("--tensor") and any(lever.flags.startswith("--tensor") for lever in found):
+            continue
         try:
             changed = make_plan(config, request)
         except InputError:
@@ -36,7 +38,9 @@ def levers(config: Mapping[str, Any], plan: Plan) -> tuple[Lever, ...]:
     offload = plan.request.kv_offloading_bytes
     note = "host memory, of which vLLM pins about twice the size; a block that comes back costs PCIe time"
     size = offload / 2**30 if offload else max(1, round(plan.kv_bytes / 2**30))
-    found.append(Lever(f"--kv-offloading-size {size:g}", None, plan.fits, f"{note}; adds no running requests, only prefix hits"))
+    found.append(
+        Lever(f"--kv-offloading-size {size:g}", None, plan.fits, f"{note}; adds no running requests, only prefix hits")
+    )
     return tuple(found)
 
 
@@ -65,12 +69,13 @@ def _changes(plan: Plan) -> Iterator[tuple[str, Request, str]]:
             "up to one or two points on reasoning tasks; the states of the other layers stay as they are",
         )
     if request.gpu_bytes is not None:
-        doubled = replace(request.options, tensor_parallel_size=2 * options.tensor_parallel_size)
-        yield (
-            f"--tensor-parallel-size {doubled.tensor_parallel_size}",
-            replace(request, options=doubled),
-            "twice the GPUs, and an all-reduce in every layer",
-        )
+        for factor in (2, 4, 8):
+            wider = replace(request.options, tensor_parallel_size=factor * options.tensor_parallel_size)
+            yield (
+                f"--tensor-parallel-size {wider.tensor_parallel_size}",
+                replace(request, options=wider),
+                f"{factor} times the GPUs, and an all-reduce in every layer",
+            )
         if request.utilization < 0.95:
             higher = min(0.95, round(request.utilization + 0.03, 2))
             yield (

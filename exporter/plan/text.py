@@ -8,7 +8,13 @@ from exporter.plan.levers import Lever, levers
 
 _WIDTH = 60
 _CONTEXTS = (1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576)
-_PARTS = (("weights", "█", "34"), ("graphs", "▓", "35"), ("activations", "▒", "33"), ("KV cache", "▚", "32"), ("free", "░", "2"))
+_PARTS = (
+    ("weights", "█", "34"),
+    ("graphs", "▓", "35"),
+    ("activations", "▒", "33"),
+    ("KV cache", "▚", "32"),
+    ("free", "░", "2"),
+)
 
 
 def render(plan: Plan, config: Mapping[str, Any], *, colour: bool) -> str:
@@ -66,8 +72,11 @@ def _bar(plan: Plan, *, colour: bool) -> list[str]:
 
 def _pool(plan: Plan) -> list[str]:
     pool = plan.pool
-    text = f"{gib(max(0, plan.kv_bytes))} of KV cache per GPU = {pool.num_gpu_blocks:,} blocks of {pool.bytes_per_block:,} bytes"
-    lines = [text, f"= {pool.kv_cache_size_tokens:,} tokens; {plan.bytes_per_token:,.0f} bytes per token per GPU"]
+    size = f"{gib(max(0, plan.kv_bytes))} of KV cache per GPU"
+    lines = [
+        f"{size} = {pool.num_gpu_blocks:,} blocks of {pool.bytes_per_block:,} bytes",
+        f"= {pool.kv_cache_size_tokens:,} tokens; {plan.bytes_per_token:,.0f} bytes per token per GPU",
+    ]
     if len(pool.groups) > 1:
         kinds: dict[str, int] = {}
         for group in pool.groups:
@@ -78,21 +87,32 @@ def _pool(plan: Plan) -> list[str]:
 
 
 def _table(plan: Plan) -> list[str]:
-    lengths = sorted({c for c in _CONTEXTS if c <= plan.pool.max_model_len} | {plan.pool.max_model_len, *plan.request.contexts})
-    rows = [("context", "blocks each", "KV each", "requests at once", "--max-num-seqs at most")]
+    limit = plan.pool.max_model_len
+    lengths = sorted({c for c in (*_CONTEXTS, *plan.request.contexts) if c <= limit} | {limit})
+    rows = [("context", "blocks each", "KV each", "requests at once")]
     for length in lengths:
         held = plan.blocks_held(length)
-        count = plan.requests_at(length)
-        rows.append((f"{length:,}", f"{held:,}", gib(held * plan.pool.bytes_per_block), f"{count:,}", f"{max(count, 0):,}"))
+        each = gib(held * plan.pool.bytes_per_block)
+        rows.append((f"{length:,}", f"{held:,}", each, f"{plan.requests_at(length):,}"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines.append("requests at once is the upper bound for --max-num-seqs at that context: beyond it vLLM preempts")
+    over = [context for context in plan.request.contexts if context > limit]
+    if over:
+        lines.append(f"a context of {max(over):,} is beyond max_model_len {limit:,}: vLLM refuses it")
+    return lines
 
 
 def _verdict(plan: Plan, *, colour: bool) -> list[str]:
     need = plan.pool.bytes_needed_for_one
     if plan.fits:
-        text = f"fits: one request of {plan.pool.max_model_len:,} tokens needs {gib(need)}, {gib(plan.kv_bytes)} there are"
-        return [_paint(text, "32", colour=colour), f"maximum concurrency {plan.pool.max_concurrency:.2f} at max_model_len"]
+        text = (
+            f"fits: one request of {plan.pool.max_model_len:,} tokens needs {gib(need)}, {gib(plan.kv_bytes)} there are"
+        )
+        return [
+            _paint(text, "32", colour=colour),
+            f"maximum concurrency {plan.pool.max_concurrency:.2f} at max_model_len",
+        ]
     text = f"does not fit, short by {gib(plan.short_by)} per GPU"
     reason = (
         f"the weights and the rest leave {gib(plan.kv_bytes)} for the KV cache"
@@ -105,7 +125,11 @@ def _verdict(plan: Plan, *, colour: bool) -> list[str]:
 def _levers(found: Sequence[Lever]) -> list[str]:
     lines = ["levers, the strongest first"]
     for lever in found:
-        gain = f"×{lever.gain:.2f}" if lever.gain is not None else ("fits" if lever.fits and lever.flags[2:4] != "kv" else "")
+        gain = (
+            f"×{lever.gain:.2f}"
+            if lever.gain is not None
+            else ("fits" if lever.fits and lever.flags[2:4] != "kv" else "")
+        )
         lines.append(f"  {gain:>6}  {lever.flags}")
         lines.append(f"          cost: {lever.cost}")
     return lines
@@ -116,7 +140,9 @@ def _notes(plan: Plan) -> list[str]:
     if plan.weights.quantization is not None:
         notes.append(f"weights are stored as {plan.weights.quantization}; that never changes the bytes of the KV cache")
     if plan.architecture.has_states:
-        notes.append(f"state-space layers are planned at {plan.options.mamba_ssm_cache_dtype} (--mamba-ssm-cache-dtype)")
+        notes.append(
+            f"state-space layers are planned at {plan.options.mamba_ssm_cache_dtype} (--mamba-ssm-cache-dtype)"
+        )
     return notes
 
 
