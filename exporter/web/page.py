@@ -104,11 +104,8 @@ def _sections(status: Status) -> list[Markup]:
     sections.append(_section("gpus", "GPU memory", gpus(status.devices, status.sources)))
     sections += [_engine(engine, number, engines) for number, engine in enumerate(engines)]
     if status.host is not None:
-        sections.append(
-            _section(
-                "host", f"Host memory of the {status.host.scope}", tag("div", host_memory(status.host), class_="broad")
-            )
-        )
+        memory = tag("div", host_memory(status.host), class_="broad")
+        sections.append(_section("host", f"Host memory of the {status.host.scope}", memory))
     sections.append(_section("sources", "Sources", source_list(status.sources)))
     return sections
 

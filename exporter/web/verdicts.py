@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from exporter.forecast.assessment import ForecastOptions, State
+from exporter.forecast.assessment import ForecastOptions
 from exporter.snapshot import EngineStatus, SourceHealth
 from exporter.web import words
 from exporter.web.status import Device, Engine, Host, Verdict
@@ -43,9 +43,10 @@ def engine_sentence(status: EngineStatus) -> str:
             return f"All right: KV cache is not about to run out{free}."
 
 
-def memory_sentence(what: str, state: State, until: float | None) -> str:
-    """What memory outside the pool is doing; `what` is the GPU or the host."""
-    likely = "is predicted to run out" if state == "predicted" else "is filling up and would run out"
+def memory_sentence(what: str, memory: Device | Host) -> str:
+    """What memory outside the pool is doing; `what` is the GPU's or the host's."""
+    likely = "is predicted to run out" if memory.state == "predicted" else "is filling up and would run out"
+    until = memory.time_to_exhaustion_seconds
     return f"{what} {likely}{f' in about {words.about(until)}' if until is not None else ''}."
 
 
@@ -53,36 +54,45 @@ def verdict_of(
     engines: Sequence[Engine], devices: Sequence[Device], host: Host | None, sources: Sequence[SourceHealth]
 ) -> Verdict:
     """The worst of everything, with how many others need attention too."""
-    several = len(engines) > 1
-    said: list[tuple[State, str, str]] = [
-        (e.state, f"{engine_name(e, engines)}: {e.sentence}" if several else e.sentence, _rule(e)) for e in engines
-    ]
-    for device in devices:
-        if device.state in ("watch", "predicted"):
-            until = device.time_to_exhaustion_seconds
-            said.append(
-                (device.state, memory_sentence(f"Memory of GPU {device.gpu}", device.state, until), device.reason)
-            )
-    if host is not None and host.state in ("watch", "predicted"):
-        said.append(
-            (host.state, memory_sentence("Host memory", host.state, host.time_to_exhaustion_seconds), host.reason)
-        )
-    down = [source for source in sources if source.source == "vllm" and not source.up]
+    said = [*_of_engines(engines), *_of_servers(engines, sources), *_of_memory(devices, host)]
     if not said:
-        message = down[0].message if down else "vLLM's page shows no engine yet"
-        return Verdict("unknown", f"Not known: {message.rstrip('.')}.", "")
-    state, sentence, detail = max(said, key=lambda each: words.SEVERITY.index(each[0]))
-    alike = sum(each[0] == state for each in said)
-    if state == "ok" and several:
-        return Verdict(state, f"All right: KV cache is not about to run out on any of {len(engines)} engines.", "")
-    if state == "asleep" and several:
-        return Verdict(state, f"All {len(engines)} engines sleep: none holds KV cache or is at risk.", "")
-    others = sum(words.SEVERITY.index(each[0]) >= words.SEVERITY.index("unknown") for each in said) - 1
-    if others > 0:
-        detail = f"{others} more {'needs' if others == 1 else 'need'} attention" + (
-            f", {alike - 1} of them {state}" if 1 < alike <= others else ""
-        )
-    return Verdict(state, sentence, detail)
+        return Verdict("unknown", "Not known: vLLM's page shows no engine yet.", "")
+    worst = max(said, key=lambda verdict: words.SEVERITY.index(verdict.state))
+    if len(said) > 1 and worst.state == "ok":
+        all_of_them = f"All right: KV cache is not about to run out on any of {len(engines)} engines."
+        return Verdict("ok", all_of_them, "")
+    if len(said) > 1 and worst.state == "asleep":
+        return Verdict("asleep", f"All {len(engines)} engines sleep: none holds KV cache or is at risk.", "")
+    others = sum(verdict.state not in ("ok", "asleep") for verdict in said) - 1
+    if others < 1:
+        return worst
+    more = f"{others} more {'needs' if others == 1 else 'need'} attention"
+    return Verdict(worst.state, worst.sentence, f"{worst.detail}; {more}" if worst.detail else more)
+
+
+def _of_engines(engines: Sequence[Engine]) -> list[Verdict]:
+    if len(engines) == 1:
+        return [Verdict(engines[0].state, engines[0].sentence, _rule(engines[0]))]
+    return [Verdict(e.state, f"{engine_name(e, engines)}: {e.sentence}", _rule(e)) for e in engines]
+
+
+def _of_servers(engines: Sequence[Engine], sources: Sequence[SourceHealth]) -> list[Verdict]:
+    """Servers that cannot be read and have never shown an engine."""
+    seen = {engine.server for engine in engines}
+    down = [s for s in sources if s.source == "vllm" and not s.up and s.server not in seen]
+    return [Verdict("unknown", f"Not known: {source.message.rstrip('.')}.", "") for source in down]
+
+
+def _of_memory(devices: Sequence[Device], host: Host | None) -> list[Verdict]:
+    """GPUs and the container, where they are not all right; their sight may fail without a word here."""
+    memory: list[tuple[str, Device | Host]] = [(f"Memory of GPU {device.gpu}", device) for device in devices]
+    if host is not None:
+        memory.append(("Host memory", host))
+    return [
+        Verdict(part.state, memory_sentence(what, part), part.reason)
+        for what, part in memory
+        if part.state in ("watch", "predicted")
+    ]
 
 
 def engine_name(engine: Engine, engines: Sequence[Engine]) -> str:
