@@ -1,47 +1,75 @@
 """Samples in, one `EngineReading` per engine out; the samples may come from a page or from a recording."""
 
-import math
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from exporter.reading import CacheConfig, EngineReading, Histogram
+from exporter.reading import CacheConfig, EngineReading
+from exporter.sources.cache_config import cache_config
+from exporter.sources.histograms import Group, histogram
 from exporter.sources.vllm_names import PREFIXES, Concept, Kind, Part, Place, places, plain_name
 
 _MODEL, _ENGINE = "model_name", "engine"
 _REPLICA, _WORKER = "ReplicaId", "WorkerId"
 _IDENTITY = frozenset({_MODEL, _ENGINE, _REPLICA, _WORKER})
 _ROUNDING = 1e-6
+_MAX_SERIES = 16_384
+"""Whose place is remembered; an engine has about 120."""
 
 _Rest = tuple[tuple[str, str], ...]
-_Group = tuple[Part, str]
-_Key = tuple[_Group, _Rest]
 _Who = tuple[str, str, str]
+
+
+class _Slot(NamedTuple):
+    """Where one series goes: to whom, as what, and what tells it apart from others that go there."""
+
+    who: _Who
+    concept: Concept
+    rank: int
+    name: str
+    limit: float
+    group: Group
+    """Which part of the concept, and which bucket, reason or state."""
+    rest: _Rest
+    """The labels that no engine, no group and no concept accounts for, such as a front-end's `pid`."""
 
 
 class _Found:
     """The series of one concept on one engine, all under the newest name seen so far."""
 
-    __slots__ = ("concept", "name", "rank", "values")
+    __slots__ = ("concept", "name", "parts", "rank")
 
-    def __init__(self, concept: Concept, rank: int, name: str) -> None:
-        self.concept = concept
-        self.rank = rank
-        self.name = name
-        self.values: dict[_Key, float] = {}
+    def __init__(self, slot: _Slot) -> None:
+        self.concept = slot.concept
+        self.rank = slot.rank
+        self.name = slot.name
+        self.parts: dict[_Rest, dict[Group, float]] = {}
 
-    def grouped(self) -> dict[_Group, float]:
-        """One value per part and split: several front-ends' counters add up, of their gauges the highest counts.
+    def add(self, slot: _Slot, value: float) -> None:
+        part = self.parts.get(slot.rest)
+        if part is None:
+            part = self.parts[slot.rest] = {}
+        before = part.get(slot.group)
+        if before is None or before < value:
+            part[slot.group] = value
+
+    def groups(self) -> dict[Group, float]:
+        """One value a group: several front-ends' counters add up, of their gauges the highest counts.
 
         vLLM splits gauges by `pid` when several API servers report one engine and each saw it at another moment;
         prometheus_client has then already added up its counters, and other aggregators leave that to the reader.
         """
-        result: dict[_Group, float] = {}
+        first, *others = self.parts.values()
+        if not others:
+            return first
         highest = self.concept.kind in (Kind.GAUGE, Kind.SLEEP)
-        for (group, _), value in self.values.items():
-            before = result.get(group, 0.0)
-            result[group] = max(before, value) if highest else before + value
+        result = dict(first)
+        for part in others:
+            for group, value in part.items():
+                before = result.get(group, 0.0)
+                result[group] = max(before, value) if highest else before + value
         return result
 
 
@@ -59,30 +87,26 @@ def assemble(
     engines: dict[_Who, dict[str, _Found]] = {}
     caches: dict[tuple[str | None, str], set[tuple[str, _Rest]]] = {}
     for name, labels, value in samples:
-        for place in names.get(name, ()):
-            concept, rank = place.concept, place.rank
-            label, replica = labels.get(_ENGINE), labels.get(_REPLICA) or labels.get(_WORKER, "")
-            if concept.kind is Kind.INFO:
+        if name not in names:
+            continue
+        for slot in _slots(name, tuple(labels.items()), prefixes):
+            if slot.concept.kind is Kind.INFO:
                 if value > 0:
-                    told = tuple(sorted((k, v) for k, v in labels.items() if k not in _IDENTITY and k != "pid"))
-                    caches.setdefault((label, replica), set()).add((name, told))
+                    owner = (labels.get(_ENGINE), slot.who[2])
+                    caches.setdefault(owner, set()).add((name, slot.rest))
                 continue
-            who = (labels.get(_MODEL, ""), "0" if label is None else label, replica)
-            engine = engines.get(who)
+            engine = engines.get(slot.who)
             if engine is None:
-                engine = engines[who] = {}
-            found = engine.get(concept.field)
-            key = _key(place, labels)
-            if key is None or (found is not None and found.rank < rank) or not _believable(concept, value):
+                engine = engines[slot.who] = {}
+            if not 0 <= value <= slot.limit:  # NaN is not
                 continue
-            if found is None or found.rank > rank:
-                found = engine[concept.field] = _Found(concept, rank, plain_name(name, place.part))
-            if value > found.values.get(key, -1.0):
-                found.values[key] = value
+            found = engine.get(slot.concept.field)
+            if found is None or slot.rank < found.rank:
+                found = engine[slot.concept.field] = _Found(slot)
+            if slot.rank == found.rank:
+                found.add(slot, value)
 
-    replicas: dict[tuple[str, str], int] = {}
-    for model, label, _ in engines:
-        replicas[model, label] = replicas.get((model, label), 0) + 1
+    replicas = Counter((model, label) for model, label, _ in engines)
     readings = [
         _reading(who, engine, _joined(caches, who), time, alone=replicas[who[:2]] == 1)
         for who, engine in engines.items()
@@ -90,22 +114,29 @@ def assemble(
     return tuple(sorted(readings, key=lambda reading: (reading.model_name, len(reading.engine), reading.engine)))
 
 
-def _believable(concept: Concept, value: float) -> bool:
-    # Not finite includes NaN, which no comparison lets through.
-    return 0 <= value < math.inf if concept.at_most is None else 0 <= value <= concept.at_most + _ROUNDING
+@lru_cache(maxsize=_MAX_SERIES)
+def _slots(name: str, items: tuple[tuple[str, str], ...], prefixes: tuple[str, ...]) -> tuple[_Slot, ...]:
+    labels = dict(items)
+    return tuple(slot for place in places(prefixes)[name] if (slot := _slot(place, name, labels)) is not None)
 
 
-def _key(place: Place, labels: Mapping[str, str]) -> _Key | None:
-    """The group that a sample belongs to within its concept and what else tells it apart; `None`: it does not count."""
-    only, apart = place.concept.only, place.apart
-    if only is not None and labels.get(only[0]) != only[1]:
+def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
+    """Where a series goes within one concept; `None`: it does not count there."""
+    concept, apart = place.concept, place.apart
+    if concept.only is not None and labels.get(concept.only[0]) != concept.only[1]:
         return None
     if apart is not None and apart not in labels:
         return None
-    others = labels.keys() - _IDENTITY
-    others.discard(apart or "")
-    rest = tuple(sorted((name, labels[name]) for name in others)) if others else ()
-    return (place.part, labels[apart] if apart is not None else ""), rest
+    known = _IDENTITY | {apart} | ({"pid"} if concept.kind is Kind.INFO else set())
+    return _Slot(
+        who=(labels.get(_MODEL, ""), labels.get(_ENGINE, "0"), labels.get(_REPLICA) or labels.get(_WORKER, "")),
+        concept=concept,
+        rank=place.rank,
+        name=plain_name(name, place.part),
+        limit=sys.float_info.max if concept.at_most is None else concept.at_most + _ROUNDING,
+        group=(place.part, labels[apart] if apart is not None else ""),
+        rest=tuple(sorted((label, value) for label, value in labels.items() if label not in known)),
+    )
 
 
 def _joined(
@@ -134,7 +165,7 @@ def _reading(
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
     for field, found in engine.items():
-        value = _value(found.concept, found.grouped())
+        value = _value(found.concept, found.groups())
         if value is not None:
             values[field] = value
             names[field] = found.name
@@ -149,10 +180,10 @@ def _reading(
     )
 
 
-def _value(concept: Concept, groups: Mapping[_Group, float]) -> Any:
+def _value(concept: Concept, groups: Mapping[Group, float]) -> Any:
     match concept.kind:
         case Kind.HISTOGRAM | Kind.TOTALS:
-            return _histogram(groups)
+            return histogram(groups)
         case Kind.SLEEP:
             states = [state for (_, state), value in groups.items() if value > 0]
             # Two at once are front-ends that disagree: not known.
@@ -164,73 +195,7 @@ def _value(concept: Concept, groups: Mapping[_Group, float]) -> Any:
             return value if concept.at_most is None else min(value, concept.at_most)
 
 
-def _histogram(groups: Mapping[_Group, float]) -> Histogram | None:
-    """A histogram that holds together: bounds rise to +Inf, counts never fall, there is a sum and a count."""
-    total = groups.get((Part.SUM, ""))
-    buckets = sorted(
-        (bound, count)
-        for (part, le), count in groups.items()
-        if part is Part.BUCKET and (bound := _bound(le)) is not None
-    )
-    count = groups.get((Part.COUNT, ""), buckets[-1][1] if buckets and buckets[-1][0] == math.inf else None)
-    if total is None or count is None:
-        return None
-    if buckets and buckets[-1][0] < math.inf:
-        buckets.append((math.inf, count))
-    counts = tuple(count for _, count in buckets)
-    if any(later < earlier for earlier, later in pairwise(counts)):
-        return None
-    return Histogram(_shared_bounds(tuple(bound for bound, _ in buckets)), counts, total, count)
-
-
-@lru_cache(maxsize=1024)
-def _bound(le: str) -> float | None:
-    try:
-        bound = float(le)
-    except ValueError:
-        return None
-    return None if math.isnan(bound) else bound
-
-
 # Readings are kept by the hundred: what does not change from tick to tick is held once.
-@lru_cache(maxsize=256)
-def _shared_bounds(bounds: tuple[float, ...]) -> tuple[float, ...]:
-    return bounds
-
-
 @lru_cache(maxsize=256)
 def _shared_names(names: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(names)
-
-
-@lru_cache(maxsize=256)
-def cache_config(labels: tuple[tuple[str, str], ...]) -> CacheConfig:
-    """What the labels of `cache_config_info` say; "None" and what is no number of the right kind are absent."""
-    told = {name: value for name, value in labels if value != "None"}
-
-    def number(name: str) -> float | None:
-        try:
-            value = float(told[name])
-        except (KeyError, ValueError):
-            return None
-        return value if math.isfinite(value) and value >= 0 else None
-
-    def whole(name: str) -> int | None:
-        value = number(name)
-        return int(value) if value is not None and value.is_integer() else None
-
-    return CacheConfig(
-        block_size=whole("block_size"),
-        num_gpu_blocks=whole("num_gpu_blocks"),
-        kv_cache_size_tokens=whole("kv_cache_size_tokens"),
-        kv_cache_max_concurrency=number("kv_cache_max_concurrency"),
-        kv_cache_memory_bytes=whole("kv_cache_memory_bytes"),
-        cache_dtype=told.get("cache_dtype"),
-        gpu_memory_utilization=number("gpu_memory_utilization"),
-        enable_prefix_caching={"True": True, "False": False}.get(told.get("enable_prefix_caching", "")),
-        kv_offloading_gib=number("kv_offloading_size"),
-        num_gpu_blocks_override=whole("num_gpu_blocks_override"),
-        mamba_block_size=whole("mamba_block_size"),
-        mamba_cache_mode=told.get("mamba_cache_mode"),
-        labels=told,
-    )

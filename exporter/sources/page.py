@@ -54,31 +54,43 @@ class PageParser:
         self.malformed = 0
         self.recognised = False
         self.process_start_time = None
-        for line in lines(chunks):
-            if line.startswith(b"#"):
-                self.recognised = self.recognised or line.startswith((b"# HELP ", b"# TYPE ", b"# EOF"))
-                continue
-            brace = line.find(b"{")
-            name = line[:brace] if brace > 0 else line.split(None, 1)[0]
-            if name in self._others:
-                self.recognised = True
-            elif name in self._wanted or _name(line) in self._wanted:
-                sample = self._sample(line)
-                if sample is None:
-                    self.malformed += 1
-                    continue
-                self.recognised = True
-                if sample.name == PROCESS_START:
-                    self.process_start_time = sample.value if 0 < sample.value < math.inf else None
-                else:
-                    yield sample
-            elif len(self._others) < MAX_OTHER_NAMES:
-                if _parsed(line) is not None:
+        others, wanted = self._others, self._wanted
+        for lines in lines_by_chunk(chunks):
+            for line in lines:
+                # Cut at the brace, nearly every line is known to one of the two, and the rest is looked at closely.
+                name = line[: line.find(b"{")]
+                if name in others:
                     self.recognised = True
-                    if len(name) <= MAX_NAME_BYTES:
-                        self._others.add(name)
-                else:
-                    self.malformed += 1
+                elif name in wanted or self._wants(line):
+                    sample = self._sample(line.strip())
+                    if sample is None:
+                        self.malformed += 1
+                        continue
+                    self.recognised = True
+                    if sample.name == PROCESS_START:
+                        self.process_start_time = sample.value if 0 < sample.value < math.inf else None
+                    else:
+                        yield sample
+
+    def _wants(self, line: bytes) -> bool:
+        """Whether a line that is not as most lines are is a wanted one; learn its name, or count it, if it is not."""
+        line = line.strip()
+        if not line or line.startswith(b"#"):
+            self.recognised = self.recognised or line.startswith((b"# HELP ", b"# TYPE ", b"# EOF"))
+            return False
+        name = _name(line)
+        if name in self._wanted:
+            return True
+        if name in self._others:
+            self.recognised = True
+        elif len(self._others) < MAX_OTHER_NAMES:
+            if _parsed(line) is None:
+                self.malformed += 1
+            else:
+                self.recognised = True
+                if len(name) <= MAX_NAME_BYTES:
+                    self._others.add(name)
+        return False
 
     def _sample(self, line: bytes) -> Sample | None:
         end = line.rfind(b"}") + 1 or len(line.split(None, 1)[0])
@@ -113,8 +125,8 @@ def parse_page(body: bytes | str) -> list[Sample]:
     return list(PageParser().parse(page[at : at + _CHUNK_BYTES] for at in range(0, len(page), _CHUNK_BYTES)))
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a page without the white space around them; a line beyond all measure is one byte of garbage."""
+def lines_by_chunk(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The lines of a page, as many at a time as end in a chunk; one beyond all measure becomes a byte of garbage."""
     rest = b""
     skipping = False
     for chunk in chunks:
@@ -122,21 +134,17 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         if not skipping:
             rest += first
         if others:
-            whole = [] if skipping else [rest]
-            whole += others[:-1]
-            rest, skipping = others[-1], False
-            for line in whole:
-                if stripped := line.strip():
-                    yield stripped
+            last = others.pop()
+            yield others if skipping else [rest, *others]
+            rest, skipping = last, False
         if len(rest) > MAX_LINE_BYTES:
-            yield _OVERLONG
+            yield [_OVERLONG]
             rest, skipping = b"", True
-    if stripped := rest.strip():
-        yield stripped
+    yield [rest]
 
 
 def _name(line: bytes) -> bytes:
-    """The sample name of a line that is spelled unusually: `name {…} 1`, or `{"name",…} 1`."""
+    """The name of a sample, however it is spelled: `name{…} 1`, `name {…} 1`, `name 1`, or `{"name",…} 1`."""
     if line.startswith(b"{"):
         return line.split(b'"', 2)[1] if line.count(b'"') > 1 else line
     return line.split(b"{", 1)[0].split(None, 1)[0]

@@ -6,7 +6,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.sources import page
-from exporter.sources.page import PageParser, Sample, lines, parse_page
+from exporter.sources.page import PageParser, Sample, lines_by_chunk, parse_page
 from exporter.sources.vllm_names import PREFIXES, places
 from tests.support.expositions import PAGES, TWO_ENGINES, exposition, gauge, many_engines
 
@@ -204,7 +204,7 @@ def test_an_endless_line_is_dropped_and_counted() -> None:
     chunks = [good, b"vllm:num_requests_running{x="] + [b"a" * 65536] * 20 + [b"\n" + good]
     assert [sample.value for sample in parser.parse(chunks)] == [1, 1]
     assert parser.malformed == 1
-    assert max(map(len, lines(chunks))) <= page.MAX_LINE_BYTES
+    assert max(len(line) for lines in lines_by_chunk(chunks) for line in lines) <= page.MAX_LINE_BYTES
 
 
 def test_what_is_remembered_is_bounded() -> None:

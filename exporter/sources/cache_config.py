@@ -1,0 +1,39 @@
+"""The pool's configuration out of the labels of `cache_config_info`."""
+
+import math
+from functools import lru_cache
+
+from exporter.reading import CacheConfig
+
+
+@lru_cache(maxsize=256)
+def cache_config(labels: tuple[tuple[str, str], ...]) -> CacheConfig:
+    """What the labels of `cache_config_info` say; "None" and what is no number of the right kind are absent."""
+    told = {name: value for name, value in labels if value != "None"}
+
+    def number(name: str) -> float | None:
+        try:
+            value = float(told[name])
+        except (KeyError, ValueError):
+            return None
+        return value if math.isfinite(value) and value >= 0 else None
+
+    def whole(name: str) -> int | None:
+        value = number(name)
+        return int(value) if value is not None and value.is_integer() else None
+
+    return CacheConfig(
+        block_size=whole("block_size"),
+        num_gpu_blocks=whole("num_gpu_blocks"),
+        kv_cache_size_tokens=whole("kv_cache_size_tokens"),
+        kv_cache_max_concurrency=number("kv_cache_max_concurrency"),
+        kv_cache_memory_bytes=whole("kv_cache_memory_bytes"),
+        cache_dtype=told.get("cache_dtype"),
+        gpu_memory_utilization=number("gpu_memory_utilization"),
+        enable_prefix_caching={"True": True, "False": False}.get(told.get("enable_prefix_caching", "")),
+        kv_offloading_gib=number("kv_offloading_size"),
+        num_gpu_blocks_override=whole("num_gpu_blocks_override"),
+        mamba_block_size=whole("mamba_block_size"),
+        mamba_cache_mode=told.get("mamba_cache_mode"),
+        labels=told,
+    )
