@@ -57,6 +57,10 @@ class PynvmlLibrary:
         """Shut NVML down."""
         self._ask("nvmlShutdown")
 
+    def driver_version(self) -> str | None:
+        """The driver's version, while the library is open."""
+        return _text(self._try("nvmlSystemGetDriverVersion")) or None
+
     def devices(self) -> list[Device]:
         """Every GPU in PCI order; a MIG-enabled GPU is replaced by its slices."""
         found: list[Device] = []

@@ -118,6 +118,10 @@ int nvmlShutdown(void) {
     return fault(__func__, ANY_DEVICE);
 }
 
+int nvmlSystemGetDriverVersion(char *text, unsigned size) {
+    ENTER_LIBRARY(); snprintf(text, size, "580.65.06"); return SUCCESS;
+}
+
 int nvmlDeviceGetCount_v2(unsigned *count) { ENTER_LIBRARY(); *count = device_count; return SUCCESS; }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
