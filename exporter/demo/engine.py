@@ -63,6 +63,8 @@ class DemoEngine:
         self.usage = 0.0
         self.prefix_queries = 0
         self.prefix_hits = 0
+        self.preempted = 0
+        """Preemptions so far, counted at once; the page's own counter moves when the victim runs again."""
         self.sleep_level = 0
         """0 is awake; 1 and 2 are vLLM's sleep levels, at which no step starts."""
         self._arrivals = iter(arrivals)
@@ -115,6 +117,7 @@ class DemoEngine:
     def _finish(self) -> Step:
         batch, self._batch = self._batch, None
         assert batch is not None  # noqa: S101 - _begin has just said so
+        self.preempted += len(batch.preempted)
         produced, finished = self.scheduler.complete(batch)
         self.tally.record_tokens(self._end, self._previous, produced)
         for sequence in finished:

@@ -127,15 +127,15 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "burst",
-            "Steady chat; at second 30 and every 90 s after, ten times as many requests for 6 s.",
+            "Steady chat; at second 30 and every 90 s after, four times as many requests for 12 s.",
             "running and waiting jump, the probability follows within seconds, preemptions come later",
-            (Stream(_steady(1.8), 1.8, _chat), Stream(_pulses(16, 30, 90, 6), 16, _chat)),
+            (Stream(_steady(1.8), 1.8, _chat), Stream(_pulses(6, 30, 90, 12), 6, _chat)),
         ),
         Scenario(
             "prefill-spike",
             "Steady chat; at second 25 and every 60 s after, a handful of very long prompts with short answers.",
-            "the pool fills in steps of a whole prompt within a second or two and empties again",
-            (Stream(_steady(2.4), 2.4, _chat), Stream(_pulses(2.5, 25, 60, 2), 2.5, _extraction)),
+            "the pool fills in steps of a whole prompt within seconds and empties as fast",
+            (Stream(_steady(2.4), 2.4, _chat), Stream(_pulses(1.5, 25, 60, 4), 1.5, _extraction)),
         ),
         Scenario(
             "mixed",
