@@ -62,7 +62,7 @@ class PageParser:
                 if name in others:
                     self.recognised = True
                 elif name in wanted or self._wants(line):
-                    sample = self._sample(line.strip())
+                    sample = self._sample(line)
                     if sample is None:
                         self.malformed += 1
                         continue
@@ -93,9 +93,10 @@ class PageParser:
         return False
 
     def _sample(self, line: bytes) -> Sample | None:
-        end = line.rfind(b"}") + 1 or len(line.split(None, 1)[0])
-        series, rest = line[:end], line[end:]
-        known = self._series.get(series) or self._learn(series)
+        series, brace, rest = line.rpartition(b"}")
+        known = self._series.get(series)
+        if known is None and brace:
+            known = self._learn(series)
         if known is not None and b"_" not in rest:
             try:
                 return Sample(*known, float(rest))
@@ -105,8 +106,8 @@ class PageParser:
         return sample if sample is not None and sample.name.encode() in self._wanted else None
 
     def _learn(self, series: bytes) -> tuple[str, Mapping[str, str]] | None:
-        """Remember `series` if a value is all that may follow it."""
-        sample = _parsed(series + b" 0", untimed=True)
+        """Remember `series`, which lacks its last brace, if a value is all that may follow it."""
+        sample = _parsed(series + b"} 0", untimed=True)
         name = None if sample is None else self._wanted.get(sample.name.encode())
         if sample is None or name is None:
             return None
