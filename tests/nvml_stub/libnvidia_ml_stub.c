@@ -3,7 +3,7 @@
  * Compiled by the tests, loaded by the real pynvml. What it answers is set through the stub_* functions. A handle is a
  * number with the generation of the nvmlInit that gave it out, so that one kept over a shutdown is found out.
  * -DOLD_DRIVER leaves out what came after driver 470: memory v2 and process lists v2 and v3. -DNO_MIG leaves MIG out.
- * -DNO_INIT leaves out the initialisation itself.
+ * -DNO_INIT leaves out the initialisation itself. -DWITH_CARD has a card from the start, for programs that set nothing.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -108,6 +108,10 @@ int nvmlInitWithFlags(unsigned flags) {
     if (code) return code;
     if (!references++) generation++;
     inits++;
+#ifdef WITH_CARD
+    stub_identity(0, "GPU-00000000", "NVIDIA Stub", 0);
+    stub_memory(0, 80ull << 30, 70ull << 30, 9ull << 30, 1ull << 30);
+#endif
     return SUCCESS;
 }
 #endif
