@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from grafana.mixin import alerts_health, alerts_kv, alerts_memory, recording, slo
+from grafana.mixin import alerts_health, alerts_kv, alerts_memory, engine, fleet, quality, recording, slo
 from grafana.mixin.thresholds import Thresholds
 
 HERE = Path(__file__).parent
@@ -43,9 +43,16 @@ def rule_files(thresholds: Thresholds) -> dict[str, str]:
     return {f"{name}.yaml": NOTICE + to_yaml({"groups": [g.render() for g in gs]}) for name, gs in groups.items()}
 
 
+def dashboard_files(thresholds: Thresholds) -> dict[str, str]:
+    """File name → its text."""
+    made = (module.dashboard(thresholds) for module in (engine, fleet, quality))
+    return {f"{one.uid}.json": json.dumps(one.render(), indent=2, ensure_ascii=False) + "\n" for one in made}
+
+
 def everything() -> dict[str, str]:
     """Path under grafana/ → the text of that file."""
     files = {f"rules/{name}": text for name, text in rule_files(Thresholds()).items()}
+    files |= {f"dashboards/{name}": text for name, text in dashboard_files(Thresholds()).items()}
     files |= {f"template/{name}": text for name, text in rule_files(Thresholds.placeholders()).items()}
     files["template/thresholds.json"] = json.dumps(Thresholds.reference(), indent=2) + "\n"
     return files
