@@ -6,10 +6,14 @@ must stand in the field its type names, and match conditions see no variables.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import celpy
 from celpy import celtypes
+from celpy.adapter import json_to_cel
+from celpy.celparser import CELParseError
+from celpy.evaluation import CELEvalError
 
 from tests.deploy.tools import Manifest
 
@@ -73,19 +77,20 @@ class _Variables(celtypes.MapType):
         return self[key]
 
 
+@cache
 def compiled(expression: str) -> Any:
     """The expression's program; raises `PolicyError` where it isn't CEL."""
     environment = celpy.Environment()
     try:
         return environment.program(environment.compile(expression))
-    except celpy.CELParseError as error:
+    except CELParseError as error:
         raise PolicyError(f"not CEL: {error}: {expression}") from error
 
 
 def _evaluate(expression: str, context: dict[str, Any]) -> Any:
     try:
         return compiled(expression).evaluate(context)
-    except celpy.CELEvalError as error:
+    except CELEvalError as error:
         raise PolicyError(f"{str(error)[:200]}: {expression[:200]}") from error
 
 
@@ -96,7 +101,7 @@ def admit(policy: Manifest, pod: Manifest) -> Manifest:
     labels = pod["metadata"].get("labels", {})
     if any(labels.get(key) != value for key, value in wanted.items()):
         return pod
-    seen = celpy.json_to_cel(pod)
+    seen = json_to_cel(pod)
     for condition in spec["matchConditions"]:
         if not _evaluate(condition["expression"], {"object": seen}):
             return pod

@@ -1,0 +1,81 @@
+"""The PrometheusRule holds the rules of grafana/, and they pass the same tests."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.tools import ROOT, VERSIONS, Helm, of_kind, run
+
+RULES = ROOT / "grafana" / "rules"
+ON = {"rules": {"create": "always"}}
+
+
+def _groups(major: str = "4", **rules: Any) -> list[dict[str, Any]]:
+    rule = of_kind(Helm(major).template(values={"rules": ON["rules"] | rules}), "PrometheusRule")
+    groups: list[dict[str, Any]] = rule["spec"]["groups"]
+    return groups
+
+
+def _alerts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+@pytest.mark.parametrize("major", VERSIONS)
+def test_by_default_the_rules_are_the_committed_ones(major: str) -> None:
+    """With the default thresholds the chart's rules equal grafana/rules, value by value."""
+    committed = [group for file in sorted(RULES.glob("*.yaml")) for group in yaml.safe_load(file.read_text())["groups"]]
+    assert sorted(_groups(major), key=lambda group: group["name"]) == sorted(committed, key=lambda group: group["name"])
+
+
+def test_the_extracted_rules_pass_the_rules_tests(tmp_path: Path) -> None:
+    """Promtool takes the rules out of the PrometheusRule, and the first test of each of grafana's files passes on them.
+
+    The rules equal grafana/rules, whose own tests run them all; this shows that what is rendered is still a rule file.
+    """
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump({"groups": _groups()}))
+    checked = run(["promtool", "check", "rules", "--lint=all", "--lint-fatal", file])
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    sources = sorted((RULES / "tests").glob("*.yaml"))
+    assert sources
+    tests = [tmp_path / f"{source.stem}-test.yaml" for source in sources]
+    for source, test in zip(sources, tests, strict=True):
+        # As text, because a series such as 0x20 is a number to a YAML parser.
+        first = re.split(r"^- ", source.read_text().split("\ntests:\n")[1], maxsplit=2, flags=re.MULTILINE)[1]
+        test.write_text(f"rule_files: [{file}]\nevaluation_interval: 15s\ntests:\n- {first}")
+    ran = run(["promtool", "test", "rules", *tests])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_threshold_reaches_the_expressions(tmp_path: Path) -> None:
+    """A threshold of one's own stands in the expression, which is still PromQL, and no placeholder is left."""
+    groups = _groups(thresholds={"kvNearSeconds": 47})
+    expressions = [rule["expr"] for rule in _alerts(groups)]
+    assert any("< 47" in expression for expression in expressions)
+    assert not any("@" in expression for expression in expressions)
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": groups}))
+    assert run(["promtool", "check", "rules", file]).returncode == 0
+
+
+def test_alerts_can_be_left_out_labelled_and_pointed_at_other_runbooks() -> None:
+    """`disabled`, `alertLabels` and `runbookBaseUrl` do what they say, and only to alerts."""
+    gone = "VLLMHeadroomCalibrationOff"
+    groups = _groups(disabled=[gone], alertLabels={"team": "inference"}, runbookBaseUrl="https://wiki.example.com/rb/")
+    before = _alerts(_groups())
+    after = _alerts(groups)
+    assert {rule["alert"] for rule in before} - {rule["alert"] for rule in after} == {gone}
+    for rule in after:
+        assert rule["labels"]["team"] == "inference"
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["runbook_url"] == f"https://wiki.example.com/rb/{rule['alert']}.md"
+    assert all("team" not in rule.get("labels", {}) for group in groups for rule in group["rules"] if "record" in rule)
+
+
+def test_promtool_is_at_hand() -> None:
+    """The tool these tests rest on is installed; without it they would say nothing."""
+    assert shutil.which("promtool"), "install Debian's package prometheus"
