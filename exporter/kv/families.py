@@ -164,7 +164,20 @@ def _falcon(facts: Facts) -> list[tuple[Cache, ...]]:
     return [(Attention(heads, facts.head_dim, facts.head_dim),)] * checked_layers(facts)
 
 
+def _minicpm3(facts: Facts) -> list[tuple[Cache, ...]]:
+    """MLA's projections, but K and V of every head are cached, V padded to the size of K."""
+    dim = facts.integer("qk_nope_head_dim") + facts.integer("qk_rope_head_dim")
+    return [(Attention(facts.heads, dim, dim),)] * checked_layers(facts)
+
+
+def _hy_v4(facts: Facts) -> list[tuple[Cache, ...]]:
+    width = facts.integer("kv_lora_rank") + facts.integer("qk_rope_head_dim")
+    return [(Latent(width),)] * checked_layers(facts)
+
+
 _READERS: dict[str, Reader] = {
+    "hy_v4": _hy_v4,
+    "minicpm3": _minicpm3,
     "falcon": _falcon,
     "gpt_oss": _gpt_oss,
     "llama4_text": _llama4,

@@ -21,9 +21,9 @@ class Mixers:
     def count(self, cache: Cache) -> Tally:
         """Parameters of the mixer that keeps `cache`."""
         if isinstance(cache, Attention):
-            return self._attention(cache)
+            return self._projections() if self.facts.model_type == "minicpm3" else self._attention(cache)
         if isinstance(cache, Latent):
-            return self._latent(cache)
+            return self._projections() if cache.fixed_bytes is None else Tally()
         return self._state(cache)
 
     def _attention(self, cache: Attention) -> Tally:
@@ -44,9 +44,8 @@ class Mixers:
         gate = 2 if self.facts.get("attn_output_gate", default=self.facts.model_type == "qwen3_next") else 1
         return Tally(self.hidden * (gate * q + k + v) + heads * cache.head_dim_v * self.hidden, plain)
 
-    def _latent(self, cache: Latent) -> Tally:
-        if cache.fixed_bytes is not None:
-            return Tally()
+    def _projections(self) -> Tally:
+        """MLA: down to the latent vector and up to the heads again."""
         facts = self.facts
         heads = facts.heads // self.tp
         nope, rope = facts.integer("qk_nope_head_dim"), facts.integer("qk_rope_head_dim")

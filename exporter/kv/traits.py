@@ -6,7 +6,7 @@ from typing import Literal
 from exporter.kv.facts import Facts
 
 _UNGATED = {"apertus", "arcee", "bloom", "codegen", "falcon", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neox", "gptj"}
-_UNGATED |= {"mpt", "nemotron", "nemotron_h", "opt", "phi", "starcoder2"}
+_UNGATED |= {"jais2", "mpt", "nemotron", "nemotron_h", "opt", "phi", "starcoder2"}
 _LAYER_NORM = {
     "bloom",
     "codegen",
@@ -20,7 +20,7 @@ _LAYER_NORM = {
     "nemotron",
     "opt",
 }
-_LAYER_NORM |= {"orion", "phi", "phimoe", "stablelm", "starcoder2"}
+_LAYER_NORM |= {"jais2", "orion", "phi", "phimoe", "stablelm", "starcoder2"}
 _ONE_NORM = {"cohere", "cohere2", "cohere2_moe", "falcon", "gptj", "phi"}
 _FOUR_NORMS = {"afmoe", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "glm_ocr_text", "rnj1"}
 _STATES_ONLY = {"falcon_mamba", "mamba", "mamba2", "nemotron_h"}
@@ -31,7 +31,7 @@ _HEAD_QK_NORM |= {"qwen3_vl_text", "rnj1"}
 _WIDTH_QK_NORM = {"flex_olmo", "minimax_m2", "olmo2", "olmo3", "olmo_hybrid", "olmoe"}
 _QKV_BIAS = {"bloom", "gpt-sw3", "gpt2", "gpt_bigcode", "mimo", "opt", "phi", "qwen2", "qwen2_moe"}
 _QKV_BIAS |= {"qwen2_5_vl_text", "qwen2_vl_text"}
-_ALL_BIAS = {"bloom", "gpt-sw3", "gpt2", "gpt_bigcode", "opt", "phi"}
+_ALL_BIAS = {"bloom", "gpt-sw3", "gpt2", "gpt_bigcode", "jais2", "opt", "phi"}
 _OUT_BIAS_WITH_QKV = {"gpt_oss", "llama", "mistral"}
 
 
