@@ -1,10 +1,15 @@
 """Make the reference pages from the tables in the code: `python docs/build.py`; `--check` only compares."""
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from exporter.metrics import TABLE
 from exporter.settings import Settings, flag, variable
+from exporter.web.status import Status
 
 HERE = Path(__file__).parent
 
@@ -66,7 +71,67 @@ def settings_page() -> str:
     )
 
 
-PAGES = {"metrics.md": metrics_page, "settings.md": settings_page}
+def status_schema() -> dict[str, Any]:
+    """The JSON schema of the status document, from the values it is made of."""
+    schema = TypeAdapter(Status).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+
+
+def status_schema_file() -> str:
+    """The schema as it is committed."""
+    return json.dumps(status_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def status_page() -> str:
+    """The status document, key by key."""
+    schema = status_schema()
+    parts = [("The document", schema), *schema["$defs"].items()]
+    lines = [
+        "# The status document",
+        "",
+        "Made from `exporter/web/status.py` by `python docs/build.py`; the same as JSON Schema: "
+        "[status-api.schema.json](status-api.schema.json).",
+        "",
+        "`GET /api/v1/status` answers with what the last tick knew, as one JSON document. `?window=60`, `300` or `900` sets how",
+        "many seconds of the past each engine's `history` covers (900). Before the first tick the answer is 503.",
+        "",
+        "Every key is always there. `null` means not known: absent is never 0. Ratios are 0..1, times seconds, sizes bytes.",
+        "`version` is 1: keys may be added to this version, none is removed or changes its meaning. Sentences are for people;",
+        "their words may change.",
+        "",
+        "```sh",
+        "curl -s http://127.0.0.1:9488/api/v1/status | jq -r .verdict.sentence",
+        "```",
+    ]
+    for name, part in parts:
+        lines += ["", f"## {name}", "", part.get("description", "").split("\n\n")[0], ""]
+        lines += ["| key | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{key}` | {_type(of)} | {of.get('description', '')} |" for key, of in part["properties"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """A type of the schema as a reader wants it."""
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    if schema["type"] == "array":
+        return f"list of {_type(schema['items'])}"
+    if schema["type"] == "object":
+        return f"object of {_type(schema['additionalProperties'])}"
+    return str(schema["type"])
+
+
+PAGES = {
+    "metrics.md": metrics_page,
+    "settings.md": settings_page,
+    "status-api.md": status_page,
+    "status-api.schema.json": status_schema_file,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -131,7 +131,7 @@ def _ahead_shapes(outlook: list[tuple[float, float, float]], top: float) -> Mark
 
 
 def _y(ratio: float, top: float) -> float:
-    return HIGH * (1 - min(ratio, MOST) / top)
+    return HIGH * (1 - min(ratio, MOST, top) / top)
 
 
 def _level(ratio: float, top: float, class_: str = "level") -> Markup:
