@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from grafana.mixin import alerts_health, alerts_kv, alerts_memory, engine, fleet, quality, recording, slo
+from grafana.mixin import alerts_health, alerts_kv, alerts_memory, engine, fleet, pagerduty, quality, recording, slo
 from grafana.mixin.thresholds import Thresholds
 
 HERE = Path(__file__).parent
@@ -16,7 +16,11 @@ NOTICE = "# Made by grafana/build.py; change grafana/mixin/ and build again.\n"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Long texts stay on one line, and texts with line breaks are written as blocks."""
+    """Long texts stay on one line, texts with line breaks are written as blocks, and nothing is abbreviated."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 – the signature is yaml's own
+        """What stands in two places is written twice."""
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
@@ -53,6 +57,8 @@ def everything() -> dict[str, str]:
     """Path under grafana/ → the text of that file."""
     files = {f"rules/{name}": text for name, text in rule_files(Thresholds()).items()}
     files |= {f"dashboards/{name}": text for name, text in dashboard_files(Thresholds()).items()}
+    files["alertmanager/alertmanager.yml"] = NOTICE + to_yaml(pagerduty.alertmanager())
+    files["alertmanager/alertmanagerconfig.yaml"] = NOTICE + to_yaml(pagerduty.alertmanager_config())
     files |= {f"template/{name}": text for name, text in rule_files(Thresholds.placeholders()).items()}
     files["template/thresholds.json"] = json.dumps(Thresholds.reference(), indent=2) + "\n"
     return files
