@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from exporter.reading import CacheConfig, EngineReading
 from exporter.sources.cache_config import cache_config
 from exporter.sources.histograms import Group, histogram
+from exporter.sources.samples import Labels
 from exporter.sources.vllm_names import PREFIXES, Concept, Kind, Part, Place, places, plain_name
 
 _MODEL, _ENGINE = "model_name", "engine"
@@ -89,7 +90,7 @@ def assemble(
     for name, labels, value in samples:
         if name not in names:
             continue
-        for slot in _slots(name, tuple(labels.items()), prefixes):
+        for slot in _slots(name, labels if isinstance(labels, Labels) else Labels(labels), prefixes):
             if slot.concept.kind is Kind.INFO:
                 if value > 0:
                     owner = (labels.get(_ENGINE), slot.who[2])
@@ -115,8 +116,7 @@ def assemble(
 
 
 @lru_cache(maxsize=_MAX_SERIES)
-def _slots(name: str, items: tuple[tuple[str, str], ...], prefixes: tuple[str, ...]) -> tuple[_Slot, ...]:
-    labels = dict(items)
+def _slots(name: str, labels: Labels, prefixes: tuple[str, ...]) -> tuple[_Slot, ...]:
     return tuple(slot for place in places(prefixes)[name] if (slot := _slot(place, name, labels)) is not None)
 
 

@@ -5,13 +5,15 @@ value seldom changes between two readings: a series is parsed once, by prometheu
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from sys import intern
-from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporter.sources.samples import Labels, Sample
 from exporter.sources.vllm_names import PREFIXES, PROCESS_START, places
+
+__all__ = ["PageParser", "Sample", "parse_page"]
 
 MAX_LINE_BYTES = 65_536
 """vLLM's longest line has about 1,300."""
@@ -21,14 +23,6 @@ MAX_OTHER_NAMES = 4_096
 MAX_NAME_BYTES = 256
 _CHUNK_BYTES = 65_536
 _OVERLONG = b"\0"
-
-
-class Sample(NamedTuple):
-    """One line of a page: the sample's name, its labels, its value."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
 
 
 class PageParser:
@@ -43,7 +37,7 @@ class PageParser:
         """Wanted is what vLLM has ever shown of what we read, under any of `prefixes`."""
         self._wanted = {name.encode(): intern(name) for name in (*places(prefixes), PROCESS_START)}
         self._others: set[bytes] = set()
-        self._series: dict[bytes, tuple[str, Mapping[str, str]]] = {}
+        self._series: dict[bytes, tuple[str, Labels]] = {}
         self._remembered = 0
         self.malformed = 0
         self.recognised = False
@@ -105,7 +99,7 @@ class PageParser:
         sample = _parsed(line)
         return sample if sample is not None and sample.name.encode() in self._wanted else None
 
-    def _learn(self, series: bytes) -> tuple[str, Mapping[str, str]] | None:
+    def _learn(self, series: bytes) -> tuple[str, Labels] | None:
         """Remember `series`, which lacks its last brace, if a value is all that may follow it."""
         sample = _parsed(series + b"} 0", untimed=True)
         name = None if sample is None else self._wanted.get(sample.name.encode())
@@ -115,7 +109,7 @@ class PageParser:
             self._series.clear()
             self._remembered = 0
         self._remembered += len(series)
-        known = name, {intern(key): intern(value) for key, value in sample.labels.items()}
+        known = name, Labels({intern(key): intern(value) for key, value in sample.labels.items()})
         self._series[series] = known
         return known
 
