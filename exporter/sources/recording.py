@@ -16,7 +16,8 @@ from typing import Any
 
 from exporter.errors import InputError
 from exporter.reading import EngineReading
-from exporter.sources.vllm import assemble
+from exporter.sources.engines import assemble
+from exporter.sources.samples import Labels
 
 Sample = tuple[str, Mapping[str, str], float]
 
@@ -82,7 +83,7 @@ class Recording:
     def readings(self) -> Iterator[tuple[float, tuple[EngineReading, ...]]]:
         """Each recorded scrape as (seconds, one reading per engine), through the code that reads live pages."""
         state: dict[str, float] = {}
-        names: dict[str, tuple[str, dict[str, str]]] = {}
+        names: dict[str, tuple[str, Labels]] = {}
         for record in _lines(self.path):
             if "s" not in record:
                 continue
@@ -91,7 +92,8 @@ class Recording:
                 for series, value in record["s"].items():
                     state[series] = float(value)
                     if series not in names:
-                        names[series] = parse_series(series)
+                        name, labels = parse_series(series)
+                        names[series] = name, Labels(labels)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise InputError(f"{self.path}: a sample line cannot be read: {error!r}") from None
             yield time, assemble(((*names[series], value) for series, value in state.items()), time)
