@@ -104,6 +104,9 @@ class GpuSource:
 
     def close(self) -> None:
         """Give NVML back; a later `read` opens it again."""
+        self._release()
+
+    def _release(self) -> None:
         if self._devices:
             self._devices = {}
             self.ownership = None
@@ -111,7 +114,7 @@ class GpuSource:
                 self._library.close()
 
     def _open(self, now: float) -> None:
-        self.close()
+        self._release()
         try:
             self._library.open()
         except DeviceError as fault:
@@ -136,7 +139,7 @@ class GpuSource:
             self._retry_at = now + min(last, first * 2.0 ** min(self._failures, 30))
             self._failures += 1
         if not keep:
-            self.close()
+            self._release()
             self._reason = reason
             raise _error(reason)
 

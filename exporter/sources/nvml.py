@@ -4,8 +4,10 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from exporter.reading import DeviceReading
 from exporter.sources.device import Device, DeviceError, Identity, Memory
 from exporter.sources.gpus import GpuSource, Library
+from exporter.sources.patience import Patience
 
 REASONS: Mapping[int, str] = {
     1: "uninitialized",
@@ -29,10 +31,28 @@ MEMORY_V2 = 0x02000028
 
 
 class NvmlSource(GpuSource):
-    """The GPUs of this machine; `library` is NVML unless another is given."""
+    """The GPUs of this machine; `library` is NVML unless another is given. No call is waited for longer than asked."""
 
-    def __init__(self, gpus: Sequence[str] = ("auto",), *, library: Library | None = None, **rest: Any) -> None:
+    def __init__(
+        self,
+        gpus: Sequence[str] = ("auto",),
+        *,
+        library: Library | None = None,
+        timeout_seconds: float = 2.0,
+        **rest: Any,
+    ) -> None:
         super().__init__(library or PynvmlLibrary(), gpus, **rest)
+        self._patience = Patience("nvml", super().read, timeout_seconds)
+
+    def read(self, now: float) -> tuple[DeviceReading, ...]:
+        """As `GpuSource.read`; raises `SourceError` with reason `timeout` while the driver does not answer."""
+        return self._patience.read(now)
+
+    def close(self) -> None:
+        """Give NVML back, unless a call into it hangs: then only the end of the process does."""
+        self._patience.close()
+        if not self._patience.hanging:
+            super().close()
 
 
 class PynvmlLibrary:

@@ -73,7 +73,7 @@ class ServerProcess:
     def find(self) -> Server | None:
         """The server, or `None` where no process of it can be seen."""
         now = self._clock()
-        gone = self._found is not None and _read(self.proc, self._found.main.pid) != self._found.main
+        gone = self._found is not None and not _lives(self.proc, self._found.main)
         if gone or now >= self._next_look:
             self._next_look = now + self._seconds
             self._found = pick(processes(self.proc), self._ports)
@@ -123,12 +123,24 @@ def pick(seen: list[Process], ports: frozenset[int] = frozenset()) -> Server | N
 
 
 def _read(proc: Path, pid: int) -> Process | None:
+    stat = _stat(proc, pid)
     try:
-        stat = (proc / str(pid) / "stat").read_text(errors="replace")
         command = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()
-    if len(fields) < 20 or fields[0] in "ZX":
+    return None if stat is None else Process(pid, *stat, command)
+
+
+def _lives(proc: Path, process: Process) -> bool:
+    """Whether it still runs; its command line, whose read can block, is not asked for."""
+    return _stat(proc, process.pid) == (process.parent, process.started)
+
+
+def _stat(proc: Path, pid: int) -> tuple[int, int] | None:
+    """Parent and start; `None` where there is no such process, or it has ended."""
+    try:
+        stat = (proc / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
         return None
-    return Process(pid, int(fields[1]), int(fields[19]), command)
+    fields = stat.rpartition(")")[2].split()
+    return None if len(fields) < 20 or fields[0] in "ZX" else (int(fields[1]), int(fields[19]))

@@ -10,7 +10,8 @@ from typing import Any
 from exporter.errors import SourceError
 from exporter.reading import DeviceReading
 from exporter.sources.device import ProcessView
-from exporter.sources.nvml import NvmlSource
+from exporter.sources.gpus import GpuSource
+from exporter.sources.nvml import NvmlSource, PynvmlLibrary
 from tests.nvml_stub.stub import GIB, NOT_AVAILABLE, Stub, slice_slot
 
 
@@ -206,7 +207,7 @@ def many_ticks() -> Any:
     stub = Stub()
     stub.gpu()
     stub.process(0, os.getpid(), 60 * GIB)
-    source = NvmlSource(processes=_mine)
+    source = GpuSource(PynvmlLibrary(), processes=_mine)
     down = 0
     before: dict[str, int] = {}
     for tick in range(100_000):

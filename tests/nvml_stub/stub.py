@@ -29,9 +29,15 @@ def build(directory: Path, *defines: str) -> Path:
     return directory
 
 
-def run(scenario: str, libraries: Path | None, code: int = 0) -> Any:
+def without_driver(directory: Path) -> Path:
+    """A library path in which loading the library fails, even on a machine that has a driver."""
+    (directory / SONAME).write_text("no library\n" * 100)
+    return directory
+
+
+def run(scenario: str, libraries: Path, code: int = 0) -> Any:
     """The result of a function of `scenarios.py`, run with the real pynvml and the library in `libraries`."""
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries or ""), "CODE": str(code)}
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "CODE": str(code)}
     command = [sys.executable, "-W", "error", "-m", "tests.nvml_stub.scenarios", scenario]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.nvml_stub.stub import GIB, build, run
+from tests.nvml_stub.stub import GIB, build, run, without_driver
 
 EXPORTER = Path(__file__).parents[2] / "exporter"
 
@@ -49,9 +49,9 @@ def test_wsl_falls_back_from_an_unknown_error_of_v2(driver: Path) -> None:
     assert (reading["free"], reading["reserved"]) == (9 * GIB, None)
 
 
-def test_without_a_driver_the_source_says_so_and_pynvml_is_not_imported() -> None:
+def test_without_a_driver_the_source_says_so_and_pynvml_is_not_imported(tmp_path: Path) -> None:
     """LibraryNotFound is a state with a word of its own, and costs no memory."""
-    assert run("no_library", None) == {"said": "library_not_found", "imported": False}
+    assert run("no_library", without_driver(tmp_path)) == {"said": "library_not_found", "imported": False}
 
 
 def test_a_library_without_its_initialisation_is_told(tmp_path: Path) -> None:

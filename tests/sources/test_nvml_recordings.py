@@ -7,7 +7,7 @@ from pathlib import Path
 
 from exporter.reading import DeviceReading
 from exporter.sources.gpus import GpuSource
-from tests.nvml_stub.stub import GIB, ROOT, build
+from tests.nvml_stub.stub import GIB, ROOT, build, without_driver
 from tests.sources.recorded import Recording
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "nvml"
@@ -65,7 +65,7 @@ def test_the_recorder_keeps_refusals(tmp_path: Path) -> None:
 
 def test_the_recorder_without_a_driver_says_so(tmp_path: Path) -> None:
     """One line, exit code 1, no file."""
-    environment = {**os.environ, "LD_LIBRARY_PATH": ""}
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(without_driver(tmp_path))}
     command = [sys.executable, "-m", "bench.record_nvml", "--out", str(tmp_path / "x.json")]
     done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
