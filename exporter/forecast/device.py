@@ -81,6 +81,7 @@ class DeviceForecaster:
         }
         self._since: float | None = None
         self._highest = 0
+        self._utilization: float | None = None
 
     def observe(
         self,
@@ -88,8 +89,14 @@ class DeviceForecaster:
         next_allocations: Mapping[str, int] | None = None,
         *,
         serving: bool = True,
+        gpu_memory_utilization: float | None = None,
     ) -> DeviceAssessment:
-        """Assess one reading. `serving` is false while the server is down or loading: growth is then its start."""
+        """Assess one reading.
+
+        `serving` is false while the server is down or loading: growth is then its start. `gpu_memory_utilization` is
+        the server's own setting, as its page tells it; without it the options' is used.
+        """
+        self._utilization = gpu_memory_utilization or self._options.gpu_memory_utilization
         allocations = dict(next_allocations or {})
         serving = self._uptime.update(reading.time, serving)
         free, total = reading.free, reading.total
@@ -141,7 +148,7 @@ class DeviceForecaster:
             time_to_exhaustion_seconds=until,
             next_allocation_bytes=allocations,
             shared=None if reading.other_processes is None else reading.other_processes > 0,
-            over_budget_bytes=over_budget(reading, options.gpu_memory_utilization),
+            over_budget_bytes=over_budget(reading, self._utilization),
         )
 
     def _silent(
@@ -155,7 +162,7 @@ class DeviceForecaster:
             reason=reason,
             headroom_bytes=free,
             next_allocation_bytes=allocations,
-            over_budget_bytes=over_budget(reading, self._options.gpu_memory_utilization),
+            over_budget_bytes=over_budget(reading, self._utilization),
         )
 
     def _rare(self, free: int, climb: Trend | None, largest: int, horizon: float, watched: float) -> float:
