@@ -1,11 +1,25 @@
-"""Arrivals of requests: how many came, how unevenly, and continuations into the future."""
+"""Arrivals of requests: how many came, how unevenly, and continuations into the future.
 
-from collections import deque
+The future of arrivals is continued by analogues: moments of this engine's own past whose recent rates
+resembled the present ones, each followed by what then really came. That keeps the burst structure (how long
+a burst lasts, how fast it builds, what a ramp does next) without a model of it. Until there is enough past,
+and always for a part of the futures, a Poisson process with an uncertain rate takes its place.
+"""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exporter.forecast.lengths import Floats
 from exporter.reading import EngineReading
+
+BIN_SECONDS = 1.0
+HALF_LIVES = (4.0, 15.0, 60.0)
+"""Seconds; the rates that describe a moment, from the last few arrivals to the level of the last minutes."""
+HISTORY_SECONDS = 7200
+ANALOGUE_PRIOR_SECONDS = 900.0
+"""With this much past, half of the futures are analogues."""
+PARAMETRIC_SHARE = 0.25
+"""Share of futures that stay with the uncertain rate, however long the past: what never happened yet can."""
 
 
 def arrived_in_total(reading: EngineReading) -> float | None:
@@ -16,40 +30,86 @@ def arrived_in_total(reading: EngineReading) -> float | None:
 
 
 class Arrivals:
-    """Counts per interval over the last `span` seconds."""
+    """Counts of arrivals on bins of one second, the last two hours of them."""
 
-    def __init__(self, span: float = 600.0) -> None:
-        """`span` in seconds is how far back uneven arrivals are remembered."""
-        self._span = span
-        self._counts: deque[tuple[float, float, float]] = deque()
+    def __init__(self) -> None:
+        """Start without a past."""
+        self._counts = np.zeros(HISTORY_SECONDS)
+        self._marks = np.zeros((HISTORY_SECONDS, len(HALF_LIVES)))
+        self._filled = 0
+        self._rates = np.zeros(len(HALF_LIVES))
+        self._weight = np.zeros(len(HALF_LIVES))
+        self._carry = 0.0
 
-    def observe(self, time: float, seconds: float, count: float) -> None:
-        """`count` requests came in the `seconds` before `time`."""
-        self._counts.append((time, seconds, max(0.0, count)))
-        while self._counts[0][0] < time - self._span:
-            self._counts.popleft()
+    def observe(self, seconds: float, count: float) -> None:
+        """`count` requests came in the last `seconds`; spread over the whole bins that passed."""
+        self._carry += seconds / BIN_SECONDS
+        bins = int(self._carry + 0.5)
+        self._carry -= bins
+        decay = 0.5 ** (seconds / np.array(HALF_LIVES))
+        self._rates = self._rates * decay + (1.0 - decay) * max(0.0, count) / max(seconds, 1e-9)
+        self._weight = self._weight * decay + (1.0 - decay)
+        for k in range(bins):
+            share = round(count * (k + 1) / bins) - round(count * k / bins)
+            if self._filled == HISTORY_SECONDS:
+                self._counts[:-1], self._marks[:-1] = self._counts[1:], self._marks[1:]
+                self._filled -= 1
+            self._counts[self._filled] = max(0.0, share)
+            self._marks[self._filled] = self._mark()
+            self._filled += 1
 
-    def rate(self, seconds: float) -> float | None:
-        """Arrivals per second over the last `seconds`."""
-        if not self._counts:
-            return None
-        since = self._counts[-1][0] - seconds
-        recent = [(s, c) for t, s, c in self._counts if t > since]
-        span = sum(s for s, _ in recent)
-        return sum(c for _, c in recent) / span if span > 0 else None
+    def _mark(self) -> Floats:
+        return np.sqrt(np.maximum(0.0, self.rates()))
+
+    def rates(self) -> Floats:
+        """Arrivals per second at each half-life."""
+        rates: Floats = self._rates / np.maximum(self._weight, 1e-9)
+        return rates
+
+    @property
+    def seconds(self) -> float:
+        """How long the past is."""
+        return self._filled * BIN_SECONDS
 
     def continuations(self, random: np.random.Generator, rollouts: int, horizon: float) -> Floats:
         """(rollouts, K) arrival times in seconds from now, rising along each row; +inf fills short rows."""
-        if not self._counts:
-            return np.full((rollouts, 1), np.inf)
-        fast, slow = self.rate(15.0) or 0.0, self.rate(120.0) or 0.0
-        centre = 0.5 * (fast + slow)
-        spread = 0.35 + abs(fast - slow) / (fast + slow + 0.05)
-        rate = centre * np.exp(spread * random.standard_normal(rollouts) - spread * spread / 2)
-        counts = random.poisson(rate * horizon)
-        width = max(1, int(counts.max()))
-        times = np.sort(random.random((rollouts, width)) * horizon, axis=1)
-        scaled = np.where(np.arange(width) < counts[:, None], random.random((rollouts, width)) * horizon, np.inf)
-        del times
-        scaled.sort(axis=1)
-        return scaled
+        cells = int(np.ceil(horizon / BIN_SECONDS))
+        past = self._filled - cells
+        counts = self._parametric(random, rollouts, cells)
+        trust = (1.0 - PARAMETRIC_SHARE) * max(0, past) / (max(0, past) + ANALOGUE_PRIOR_SECONDS)
+        analogues = random.random(rollouts) < trust
+        if analogues.any():
+            starts = self._similar(random, int(analogues.sum()), past)
+            counts[analogues] = self._counts[starts[:, None] + 1 + np.arange(cells)]
+        return _times(random, counts)
+
+    def _parametric(self, random: np.random.Generator, rollouts: int, cells: int) -> Floats:
+        """A rate between fast and slow ones, log-normal, drawn once per future."""
+        rates = self.rates()
+        mix = random.dirichlet(np.ones(len(rates)), rollouts) @ rates
+        rate = np.maximum(mix, 0.3 / 60.0) * np.exp(0.25 * random.standard_normal(rollouts))
+        return random.poisson(np.broadcast_to(rate[:, None] * BIN_SECONDS, (rollouts, cells))).astype(np.float64)
+
+    def _similar(self, random: np.random.Generator, number: int, past: int) -> NDArray[np.intp]:
+        """Bins of the past after which to continue, drawn by the likeness of their rates to the present.
+
+        Square roots of rates have a like spread at every level (Anscombe); at half-life h a Poisson rate's
+        estimate has standard deviation √(ln 2 / h) / 2 on that scale, and likeness is measured in that unit.
+        """
+        unit = np.sqrt(np.log(2.0) / np.array(HALF_LIVES)) / 2.0 + 0.05
+        away = (((self._marks[:past] - self._mark()) / unit) ** 2).sum(axis=1)
+        weight = np.exp(-0.25 * (away - away.min()))
+        total = np.cumsum(weight)
+        found: NDArray[np.intp] = np.searchsorted(total, random.random(number) * total[-1])
+        return found
+
+
+def _times(random: np.random.Generator, counts: Floats) -> Floats:
+    """(R, K) times of `counts` (R, cells) arrivals, uniform inside their cells."""
+    per_row = counts.sum(axis=1).astype(np.intp)
+    width = max(1, int(per_row.max()))
+    times = np.full((len(counts), width), np.inf)
+    cell = np.repeat(np.tile(np.arange(counts.shape[1]), len(counts)), counts.ravel().astype(np.intp))
+    times[np.arange(width) < per_row[:, None]] = (cell + random.random(len(cell))) * BIN_SECONDS
+    times.sort(axis=1)
+    return times

@@ -2,6 +2,7 @@
 
 from exporter.forecast.alarm import Alarm, Verdict, state_of
 from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
+from exporter.forecast.blocks import BlockLine
 from exporter.forecast.drivers import driver_of
 from exporter.forecast.occupancy import Occupancy, Projection
 from exporter.forecast.window import Window
@@ -39,16 +40,16 @@ class EngineForecaster:
             self._alarm.observe(reading.time, None)
             verdict = blocked or Verdict("unknown", "the size of the KV pool is not known")
             return self._assessment(reading, verdict, None, predicted=False)
-        block_size = float(pool.demand.groups[0].block_size)
-        self._occupancy.observe(before, reading, pool, block_size)
+        line = self._occupancy.line(pool)
+        self._occupancy.observe(before, reading, line)
         if reading.time - self._rolled_at >= REROLL_SECONDS - 0.5 and self._window.seconds > 5.0:
-            self._projection = self._occupancy.project(reading, pool, block_size)
+            self._projection = self._occupancy.project(reading, line)
             self._rolled_at = reading.time
         probability = None if self._projection is None else self._projection.probability[self.options.page_horizon]
         predicted = self._alarm.observe(reading.time, probability)
         preempted = self._window.rise("preemptions", PREEMPTING_SECONDS)
         verdict = state_of(probability, predicted, bool(preempted and preempted[0] > 0), self._alarm.rule.watch)
-        return self._assessment(reading, verdict, self._projection, predicted, block_size, pool)
+        return self._assessment(reading, verdict, self._projection, predicted, line)
 
     def _blocked(self, before: EngineReading | None, reading: EngineReading) -> Verdict | None:
         if reading.sleep_state not in (None, "awake"):
@@ -72,12 +73,12 @@ class EngineForecaster:
         verdict: Verdict,
         projection: Projection | None,
         predicted: bool,
-        block_size: float = 16.0,
-        pool: PoolView | None = None,
+        line: BlockLine | None = None,
     ) -> Assessment:
         window, occupancy = self._window, self._occupancy
         preempted, finished = window.rise("preemptions", 60.0), window.rise("finished", 60.0)
-        request = (occupancy.typical_prompt + occupancy.typical_output) / block_size
+        length = occupancy.typical_prompt + occupancy.typical_output
+        request = None if line is None or not occupancy.outputs.size else line.per_token * length + line.per_request
         return Assessment(
             time=reading.time,
             model_name=reading.model_name,
@@ -88,11 +89,11 @@ class EngineForecaster:
             predicted=predicted,
             time_to_exhaustion_seconds=None if projection is None else projection.time_to_exhaustion,
             demand_ratio={} if projection is None else projection.demand,
-            driver=None if pool is None else driver_of(window, pool.usable_blocks * block_size),
+            driver=None if line is None else driver_of(window, line.tokens),
             preemptions_per_second=window.rate("preemptions", 60.0),
             preemptions_per_finished_request=preempted[0] / finished[0]
             if preempted and finished and finished[0]
             else None,
             used_ratio_peak=window.peak_usage(60.0),
-            blocks_per_request=request if occupancy.outputs.size else None,
+            blocks_per_request=request,
         )

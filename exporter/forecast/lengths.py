@@ -95,9 +95,15 @@ class LengthSample:
         """Mean length in tokens; `None` before anything finished."""
         return float(self._ring[: self.size].mean()) if self.size else None
 
-    def draw(self, uniform: Floats) -> Floats:
-        """Unconditioned lengths, one per number in 0..1."""
-        return self.sorted[(uniform * self.size).astype(np.intp)]
+    def draw(self, uniform: Floats, memory: Floats) -> Floats:
+        """Lengths from the newest ones.
+
+        Args:
+            uniform: (R, K) numbers in 0..1, one draw each.
+            memory: (R, 1) how many of the newest lengths each row draws from.
+        """
+        back = (uniform * np.clip(memory, 1, self.size)).astype(np.intp) + 1
+        return self._ring[(self._next - back) % len(self._ring)]
 
     def draw_beyond(self, age: Floats, uniform: Floats, limit: float) -> Floats:
         """Total lengths of requests known to have produced `age` tokens already.

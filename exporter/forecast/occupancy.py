@@ -6,16 +6,22 @@ import numpy as np
 
 from exporter.forecast.arrivals import Arrivals, arrived_in_total
 from exporter.forecast.assessment import ForecastOptions, PoolView
+from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.lengths import Floats, LengthSample, newly_finished
-from exporter.forecast.rollout import Engine, Futures, Grid, Load, roll
+from exporter.forecast.rollout import Futures, Grid, Load, roll
 from exporter.forecast.running import RunningTracker
+from exporter.forecast.schedule import Engine
 from exporter.forecast.steps import StepTimes
+from exporter.forecast.window import rise
 from exporter.reading import EngineReading
 
 UNKNOWN_LIMIT = 1e9
 PRIOR_PROMPT = 512.0
 PRIOR_OUTPUT = 256.0
 """Lengths assumed before anything has finished and nothing on the page tells better."""
+
+SHORTEST_MEMORY, LONGEST_MEMORY = 16, 1500
+"""Prompts of coming requests are drawn from that many of the newest ones: each future believes in another memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class Occupancy:
         self.random = np.random.default_rng(options.seed)
         self.prompts = LengthSample()
         self.outputs = LengthSample()
+        self.births = LengthSample()
         self.steps = StepTimes()
         self.arrivals = Arrivals()
         self.tracker = RunningTracker()
@@ -48,32 +55,43 @@ class Occupancy:
         self.tracker = RunningTracker()
         self.arrivals = Arrivals()
 
-    def observe(self, before: EngineReading | None, now: EngineReading, pool: PoolView, block_size: float) -> None:
+    def line(self, pool: PoolView) -> BlockLine:
+        """What a request of the present load holds of the pool."""
+        return block_line(pool, self.typical_prompt + self.typical_output)
+
+    def observe(self, before: EngineReading | None, now: EngineReading, pool: BlockLine) -> None:
         """Learn from one reading; `before` is the one it continues, `None` after a break."""
         if before is not None:
-            self._learn(before, now, pool, block_size)
+            self._learn(before, now, pool)
         elif now.generation_lengths is not None and not self.outputs.total:
             self.outputs.add(newly_finished(None, now.generation_lengths)[-1500:])
             if now.prompt_lengths is not None:
                 self.prompts.add(newly_finished(None, now.prompt_lengths)[-1500:])
-        self.tracker.observe(before, now, block_size, pool.usable_blocks, self.typical_prompt)
+        self.tracker.observe(before, now, pool, self.typical_prompt)
 
-    def _learn(self, before: EngineReading, now: EngineReading, pool: PoolView, block_size: float) -> None:
+    def _learn(self, before: EngineReading, now: EngineReading, pool: BlockLine) -> None:
         seconds = now.time - before.time
         if now.generation_lengths is not None:
             self.outputs.add(newly_finished(before.generation_lengths, now.generation_lengths))
         if now.prompt_lengths is not None:
             self.prompts.add(newly_finished(before.prompt_lengths, now.prompt_lengths))
+        if before.first_tokens is not None and now.first_tokens is not None:
+            born, prompts = (
+                now.first_tokens.count - before.first_tokens.count,
+                rise(now.prompt_tokens, before.prompt_tokens),
+            )
+            if born > 0 and prompts:
+                self.births.add(np.full(round(born), prompts / born))
         a, b = arrived_in_total(before), arrived_in_total(now)
         if a is not None and b is not None and seconds > 0:
-            self.arrivals.observe(now.time, seconds, b - a)
+            self.arrivals.observe(seconds, b - a)
         if before.iteration_tokens is not None and now.iteration_tokens is not None:
             usage = ((before.kv_usage or 0.0) + (now.kv_usage or 0.0)) / 2
             self.steps.observe(
                 seconds,
                 now.iteration_tokens.count - before.iteration_tokens.count,
                 now.iteration_tokens.sum - before.iteration_tokens.sum,
-                usage * pool.usable_blocks * block_size,
+                usage * pool.tokens,
                 busy=bool(before.running and now.running),
             )
 
@@ -87,15 +105,16 @@ class Occupancy:
         """Mean output in tokens of the present load."""
         return self.outputs.mean() or PRIOR_OUTPUT
 
-    def project(self, now: EngineReading, pool: PoolView, block_size: float) -> Projection | None:
+    def project(self, now: EngineReading, pool: BlockLine) -> Projection | None:
         """Roll the present load forward; `None` when the page does not tell enough."""
         if now.kv_usage is None or now.running is None or not self.steps.known:
             return None
         options, horizon = self._options, max(self._options.horizons)
         t0, t1, t2 = self.steps.coefficients()
-        engine = Engine(pool.usable_blocks, block_size, options.max_num_seqs or UNKNOWN_LIMIT, t0, t1, t2)
+        seats, budget = options.max_num_seqs or UNKNOWN_LIMIT, options.max_num_batched_tokens or UNKNOWN_LIMIT
+        engine = Engine(pool, seats, budget, options.watermark * pool.usable, t0, t1, t2)
         futures = roll(engine, self._load(now, pool, horizon), self._grid)
-        exhausted, probability, demand = futures.exhausted_at(), {}, {}
+        exhausted, probability, demand = futures.exhausted_at, {}, {}
         for h in options.horizons:
             probability[h] = float((exhausted <= h).mean())
             at = futures.demand[:, min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1)]
@@ -104,7 +123,7 @@ class Occupancy:
         expected = float(np.median(hit)) if len(hit) * 2 > len(exhausted) else None
         return Projection(probability, demand, expected, futures)
 
-    def _load(self, now: EngineReading, pool: PoolView, horizon: float) -> Load:
+    def _load(self, now: EngineReading, pool: BlockLine, horizon: float) -> Load:
         live, draw, limit = self.tracker.state, self.random, float(self._options.max_model_len or UNKNOWN_LIMIT)
         r = self._rollouts
         contexts = np.concatenate((live.prompt + live.age, live.prefilling))
@@ -120,7 +139,7 @@ class Occupancy:
         again_left = self._outputs_beyond(back[1], again.shape, limit) - back[1]
         queue = np.zeros((r, len(back[0]) + fresh))
         return Load(
-            used_blocks=now.kv_usage * pool.usable_blocks if now.kv_usage else 0.0,
+            used_blocks=now.kv_usage * pool.usable if now.kv_usage else 0.0,
             context=contexts,
             left=left,
             arrival=np.concatenate((queue, arrival), axis=1),
@@ -130,9 +149,11 @@ class Occupancy:
         )
 
     def _prompts(self, shape: tuple[int, int]) -> Floats:
-        if not self.prompts.size:
+        known = self.births if self.births.size else self.prompts
+        if not known.size:
             return np.full(shape, PRIOR_PROMPT)
-        return self.prompts.draw(self.random.random(shape))
+        memory = np.exp(self.random.uniform(np.log(SHORTEST_MEMORY), np.log(LONGEST_MEMORY), (shape[0], 1)))
+        return known.draw(self.random.random(shape), memory)
 
     def _outputs_beyond(self, ages: Floats, shape: tuple[int, int], limit: float) -> Floats:
         if not self.outputs.size:

@@ -1,11 +1,15 @@
-"""Many futures of one engine's pool at once: the demand path, its maximum, and the crossing of capacity.
+"""Many futures of one engine's pool at once: its demand, and when the scheduler runs out of blocks.
 
 Every roll-out has its own arrivals, lengths and pace. A request holds its whole prompt from admission and
 grows by one token per step until it ends, so the pool's level is a sum of ramps that start and stop: counted
 into cells of a time grid, a cumulative sum gives all levels of all roll-outs without a loop over time.
-Prefills run one after the other (Lindley's recursion as a running maximum). The level is *demand*: it may
-pass capacity, and the first time it does is the exhaustion. What bounds admission is kept apart: `running`
-is the level if nobody were admitted any more, which is where vLLM preempts even though it holds the queue back.
+Prefills run one after the other (Lindley's recursion as a running maximum). That level is *demand*: what the
+load would hold if everything fitted; it may pass capacity.
+
+Passing capacity is not yet a preemption: vLLM holds a request back when its prompt does not fit, and preempts
+only when running ones cannot grow. So the roll-outs whose demand passes capacity, and only those, are gone
+through again with admission as vLLM does it (`schedule.py`), as far as the fine cells
+reach; beyond, the crossing stands for it.
 """
 
 from dataclasses import dataclass
@@ -14,21 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.forecast.lengths import Floats
+from exporter.forecast.schedule import Engine, Queue, exhausted_at
 
 PREFILL_SHARE_LIMIT = 0.8
 """Decoding never slows down more than five-fold for prefills: the token budget keeps room for it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What bounds the schedule. Seconds per step = `t0 + t1·new tokens + t2·resident tokens`."""
-
-    usable_blocks: float
-    block_size: float
-    max_num_seqs: float
-    t0: float
-    t1: float
-    t2: float
+SCHEDULE_STRIDE = 2
+"""The scheduler is followed on every second cell of the fine grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +47,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Futures:
-    """Levels over capacity at the end of each cell; shape (R, G), `times` (G,)."""
+    """Levels over capacity at the end of each cell, shape (R, G); `times` (G,); `exhausted_at` (R,), +inf = never."""
 
     times: Floats
     demand: Floats
     running: Floats
+    exhausted_at: Floats
 
-    def exhausted_at(self) -> Floats:
+    def demand_exceeds_at(self) -> Floats:
         """(R,) seconds until demand first passes capacity; +inf = not within the grid."""
         over = self.demand > 1.0
         return np.where(over.any(axis=1), self.times[over.argmax(axis=1)], np.inf)
@@ -67,11 +64,6 @@ class Futures:
         highest: Floats = self.demand[:, self.times <= horizon + 1e-6].max(axis=1)
         return highest
 
-    def running_peak(self, horizon: float) -> Floats:
-        """(R,) highest level within `horizon` seconds if nobody were admitted any more."""
-        highest: Floats = self.running[:, self.times <= horizon + 1e-6].max(axis=1)
-        return highest
-
 
 class Grid:
     """Cells of `fine` seconds up to `turn`, of `coarse` seconds up to `end`; one more holds what comes later."""
@@ -79,15 +71,15 @@ class Grid:
     def __init__(self, turn: float = 60.0, end: float = 120.0, fine: float = 1.0, coarse: float = 5.0) -> None:
         """Edges are the ends of the cells."""
         self.fine, self.coarse, self.turn = fine, coarse, turn
-        self._fine_cells = round(turn / fine)
-        self.cells = self._fine_cells + max(0, round((end - turn) / coarse))
+        self.fine_cells = round(turn / fine)
+        self.cells = self.fine_cells + max(0, round((end - turn) / coarse))
         ends = np.arange(1, self.cells + 1, dtype=float)
-        self.times = np.where(ends <= self._fine_cells, ends * fine, turn + (ends - self._fine_cells) * coarse)
+        self.times = np.where(ends <= self.fine_cells, ends * fine, turn + (ends - self.fine_cells) * coarse)
         self.widths = np.diff(self.times, prepend=0.0)
 
     def cell(self, time: Floats) -> NDArray[np.intp]:
         """The cell each time falls into; `cells` for times beyond the grid."""
-        late = self._fine_cells + (time - self.turn) / self.coarse
+        late = self.fine_cells + (time - self.turn) / self.coarse
         found = np.where(time < self.turn, time / self.fine, late)
         return np.minimum(found, self.cells).astype(np.intp)
 
@@ -100,23 +92,28 @@ class _Level:
         self._width = grid.cells + 1
         self._rows = np.arange(rollouts)[:, None] * self._width
 
-    def _sum(self, times: Floats, values: Floats | None = None) -> Floats:
-        cells = (self._rows + self._grid.cell(times)).ravel()
+    def cells(self, times: Floats) -> NDArray[np.intp]:
+        """Flat indices of the cells that `times` (R, any) fall into."""
+        flat: NDArray[np.intp] = (self._rows + self._grid.cell(times)).ravel()
+        return flat
+
+    def _sum(self, cells: NDArray[np.intp], values: Floats | None = None) -> Floats:
         weights = None if values is None else values.ravel()
         found: Floats = np.bincount(cells, weights, self._rollouts * self._width).astype(np.float64)
         return found.reshape(self._rollouts, self._width)[:, :-1]
 
-    def path(
-        self, starts: Floats | None, first: Floats, ends: Floats, last: Floats, growth: Floats, already: float
-    ) -> Floats:
-        """(R, G) level of requests that hold `first` blocks from `starts` and grow by `growth` a second until `ends`."""
-        stopped = np.cumsum(self._sum(ends), axis=1)
-        started = float(already) if starts is None else np.cumsum(self._sum(starts), axis=1)
-        alive = started - stopped
-        level = np.cumsum(alive * self._grid.widths * growth[:, None], axis=1) - np.cumsum(
-            self._sum(ends, last), axis=1
-        )
-        return level if starts is None else level + np.cumsum(self._sum(starts, first), axis=1)
+    def ramps(self, alive: Floats, growth: Floats, ends: NDArray[np.intp], last: Floats) -> Floats:
+        """(R, G) growth of `alive` (R, G) requests, less the `last` blocks of each that ends."""
+        fall = self._sum(ends, last)
+        return np.cumsum(alive * self._grid.widths * growth[:, None] - fall, axis=1)
+
+    def count(self, cells: NDArray[np.intp]) -> Floats:
+        """(R, G) how many events have happened by the end of each cell."""
+        return np.cumsum(self._sum(cells), axis=1)
+
+    def total(self, cells: NDArray[np.intp], values: Floats) -> Floats:
+        """(R, G) what the events have added up to by the end of each cell."""
+        return np.cumsum(self._sum(cells, values), axis=1)
 
 
 def roll(engine: Engine, load: Load, grid: Grid) -> Futures:
@@ -126,28 +123,52 @@ def roll(engine: Engine, load: Load, grid: Grid) -> Futures:
     decoding, ρ = t1 · prompt tokens per second of the roll-out's own arrivals, stretches it by 1 / (1 − ρ).
     """
     rollouts, running = load.left.shape
-    size, capacity = engine.block_size, engine.usable_blocks
-    step = engine.t0 + engine.t1 * running + engine.t2 * load.used_blocks * size
+    pool, capacity = engine.pool, engine.pool.usable
+    resident = load.used_blocks / pool.per_token if pool.per_token > 0 else 0.0
+    step = engine.t0 + engine.t1 * running + engine.t2 * resident
+    per_prompt_token = engine.t1 + step / max(1.0, engine.max_num_batched_tokens - running)
     comes = np.isfinite(load.arrival)
-    work = np.where(comes, load.prompt * engine.t1, 0.0)
-    share = (work.sum(axis=1) + load.backlog * engine.t1) / grid.times[-1]
+    work = np.where(comes, load.prompt * per_prompt_token, 0.0)
+    share = engine.t1 * (np.where(comes, load.prompt, 0.0).sum(axis=1) + load.backlog) / grid.times[-1]
     pace = step / (1.0 - np.minimum(share, PREFILL_SHARE_LIMIT))
-    growth = 1.0 / (pace * size)
+    growth = pool.per_token / pace
     level = _Level(grid, rollouts)
 
     ends = load.left * pace[:, None]
-    held = (load.context + load.left) / size + 0.5
-    running_level = load.used_blocks + level.path(None, held, ends, held, growth, running)
+    ended = level.cells(ends)
+    held = (load.context + load.left) * pool.per_token + pool.per_request
+    alive = running - level.count(ended)
+    running_level = load.used_blocks + level.ramps(alive, growth, ended, held)
 
-    before = np.cumsum(work, axis=1) - work
+    before = np.cumsum(work, axis=1) - work + load.backlog * per_prompt_token
     start = np.maximum.accumulate(load.arrival - before, axis=1) + before
     seats = engine.max_num_seqs - running
     if load.arrival.shape[1] > seats:
         start = np.maximum(start, _seat_times(ends, load.arrival.shape[1], int(max(0, seats))))
-    finish = start + work + load.output * pace[:, None]
-    first, last = np.floor(load.prompt / size) + 1.0, (load.prompt + load.output) / size + 0.5
-    coming_level = level.path(start, first, finish, last, growth, 0)
-    return Futures(grid.times, (running_level + coming_level) / capacity, running_level / capacity)
+    stay = work + load.output * pace[:, None]
+    starting, stopping = level.cells(start), level.cells(start + stay)
+    first = load.prompt * pool.per_token + pool.per_request
+    last = first + load.output * pool.per_token
+    coming_level = level.total(starting, first) + level.ramps(
+        level.count(starting) - level.count(stopping), growth, stopping, last
+    )
+    demand = running_level + coming_level
+    crossing = np.flatnonzero((demand[:, : grid.fine_cells] > capacity).any(axis=1))
+    exhausted = np.full(rollouts, np.inf)
+    if len(crossing):
+        queue = Queue(start[crossing], first[crossing], last[crossing], stay[crossing])
+        ahead = slice(SCHEDULE_STRIDE - 1, grid.fine_cells, SCHEDULE_STRIDE)
+        exhausted[crossing] = exhausted_at(
+            engine,
+            SCHEDULE_STRIDE * grid.fine,
+            running_level[crossing, ahead],
+            alive[crossing, ahead],
+            growth[crossing],
+            queue,
+        )
+    late = np.isinf(exhausted) & (demand[:, grid.fine_cells :] > capacity).any(axis=1)
+    exhausted[late] = grid.times[grid.fine_cells :][(demand[late, grid.fine_cells :] > capacity).argmax(axis=1)]
+    return Futures(grid.times, demand / capacity, running_level / capacity, exhausted)
 
 
 def _seat_times(ends: Floats, coming: int, free: int) -> Floats:

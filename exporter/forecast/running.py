@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exporter.forecast.blocks import BlockLine
 from exporter.forecast.lengths import Floats, newly_finished
 from exporter.forecast.window import rise
 from exporter.reading import EngineReading
@@ -54,14 +55,7 @@ class RunningTracker:
         waiting = np.array(self._preempted, dtype=float).reshape(-1, 2)
         return RunningSet(self._prompt, self._age, self._prefilling, waiting[:, 0], waiting[:, 1], self._shared)
 
-    def observe(
-        self,
-        before: EngineReading | None,
-        now: EngineReading,
-        block_size: float,
-        usable_blocks: float,
-        typical_prompt: float,
-    ) -> None:
+    def observe(self, before: EngineReading | None, now: EngineReading, pool: BlockLine, typical_prompt: float) -> None:
         """Advance to `now`. Without `before` (a start, a gap, a restart) the set is guessed from the totals alone."""
         steps = 0.0
         if before is not None and before.iteration_tokens is not None and now.iteration_tokens is not None:
@@ -71,7 +65,7 @@ class RunningTracker:
         self._bear(before, now, steps, typical_prompt)
         self._match_count(round(now.running or 0.0), typical_prompt, fresh=before is None)
         self._match_ages(now)
-        self._match_blocks(now, block_size, usable_blocks)
+        self._match_blocks(now, pool)
 
     def _bear(self, before: EngineReading | None, now: EngineReading, steps: float, typical_prompt: float) -> None:
         if before is None or before.first_tokens is None or now.first_tokens is None:
@@ -130,21 +124,18 @@ class RunningTracker:
             self._age = np.maximum(1.0, self._age + (live - self._age.sum()) / n)
             self._age *= max(1.0, live / n) * n / self._age.sum()
 
-    def _match_blocks(self, now: EngineReading, block_size: float, usable_blocks: float) -> None:
-        if now.kv_usage is None or usable_blocks <= 0:
+    def _match_blocks(self, now: EngineReading, pool: BlockLine) -> None:
+        if now.kv_usage is None or pool.per_token <= 0:
             return
-        used = now.kv_usage * usable_blocks
-        if not len(self._age):
-            if len(self._prefilling):
-                self._prefilling = np.full(len(self._prefilling), used * block_size / len(self._prefilling))
-            return
-        held = (self._prompt + self._age).sum() / block_size + 0.5 * len(self._age)
-        in_prefill = used - held
-        if len(self._prefilling):
-            self._prefilling = np.full(len(self._prefilling), max(1.0, in_prefill * block_size / len(self._prefilling)))
-            held += self._prefilling.sum() / block_size
-        self._shared = max(0.0, held - used)
-        target = (used - 0.5 * len(self._age) - self._prefilling.sum() / block_size) * block_size - self._age.sum()
+        used, n, prefills = now.kv_usage * pool.usable, len(self._age), len(self._prefilling)
+        held = (self._prompt.sum() + self._age.sum()) * pool.per_token + pool.per_request * n
+        in_prefill = 0.0
+        if prefills:
+            tokens = (used - held - pool.per_request * prefills) / pool.per_token
+            self._prefilling = np.full(prefills, max(1.0, tokens / prefills))
+            in_prefill = float(self._prefilling.sum()) * pool.per_token + pool.per_request * prefills
+        self._shared = max(0.0, held + in_prefill - used)
         total = self._prompt.sum()
         if total > 0:
+            target = (used - in_prefill - pool.per_request * n) / pool.per_token - self._age.sum()
             self._prompt = self._prompt * float(np.clip(target / total, 0.9, 1.1))
