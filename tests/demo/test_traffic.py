@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,11 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"--scenario 'bust': must be one of calm, .*burst") as refusal:
         scenario("bust")
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_documentation_tells_the_same(name: str) -> None:
+    """`docs/demo.md` describes the scenario in the words of the command."""
+    one = SCENARIOS[name]
+    text = (Path(__file__).parents[2] / "docs" / "demo.md").read_text()
+    assert f"| `{name}` | {one.happens} | {one.watch} |" in text
