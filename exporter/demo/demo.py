@@ -18,8 +18,10 @@ from exporter.snapshot import Snapshot
 from exporter.sources.device import ProcessView
 from exporter.sources.gpus import GpuSource
 
-FASTEST_POLL_SECONDS = 0.05
+FASTEST_POLL_SECONDS = 1 / 30
 """However fast engine time goes, the page is not read more often than this in real time."""
+UNREAD_POLLS = 2.0
+"""Engine time waits for the exporter when it is this many readings ahead of it."""
 
 
 class Demo:
@@ -29,7 +31,8 @@ class Demo:
         self, scenario: Scenario, *, seed: int = 0, speed: float = 1.0, listen: str = "127.0.0.1:9488"
     ) -> None:
         self._engines = (DemoEngine(arrivals=scenario.requests(seed)),)
-        self._server = DemoServer(self._engines, speed=speed)
+        self._interval = max(1.0, speed * FASTEST_POLL_SECONDS)
+        self._server = DemoServer(self._engines, speed=speed, unread_seconds=UNREAD_POLLS * self._interval)
         self._speed = speed
         self._listen = listen
         self._open = ExitStack()
@@ -78,7 +81,7 @@ class Demo:
         flags = {
             "vllm_url": self._server.url,
             "listen": self._listen,
-            "poll_interval_seconds": str(max(1.0, self._speed * FASTEST_POLL_SECONDS)),
+            "poll_interval_seconds": str(self._interval),
             "vllm_timeout_seconds": str(min(60.0, 5.0 * max(1.0, self._speed))),
             "gpus": "none",
             "host": "none",

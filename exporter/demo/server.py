@@ -1,6 +1,7 @@
 """The embedded engine as a server: it runs at a pace and answers the pages that vLLM answers."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ LONGEST_BEAT_SECONDS = 0.25
 class DemoServer:
     """Serves `engines` on one port (0 takes a free one) and runs them at `speed` engine seconds a second.
 
-    At speed 0 nothing moves but by `advance`. `model_root` is what `/v1/models` names as the model's directory.
+    At speed 0 nothing moves but by `advance`. `unread_seconds` is the most engine time that passes without its page
+    being read, so that a reader slower than the pace misses nothing. `model_root` is what `/v1/models` names as the
+    model's directory.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class DemoServer:
         host: str = "127.0.0.1",
         port: int = 0,
         speed: float = 1.0,
+        unread_seconds: float = math.inf,
         model_root: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -45,6 +49,8 @@ class DemoServer:
         self._clock = clock
         self._created = time.time()
         self._time = 0.0
+        self._unread_seconds = unread_seconds
+        self._read_at = 0.0
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -102,7 +108,10 @@ class DemoServer:
         last = self._clock()
         while not self._stop.wait(BEAT_SECONDS):
             now = self._clock()
-            self.advance(min(now - last, LONGEST_BEAT_SECONDS) * self.speed)
+            wanted = min(now - last, LONGEST_BEAT_SECONDS) * self.speed
+            allowed = self._read_at + self._unread_seconds - self._time
+            if allowed > 0:
+                self.advance(min(wanted, allowed))
             last = now
 
     def _answer(self, request: Request) -> Response:
@@ -119,6 +128,7 @@ class DemoServer:
     def _metrics(self, request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         with self._lock:
+            self._read_at = self._time
             return Response(200, content_type, encode(self._registry))
 
     def _models(self) -> dict[str, Any]:

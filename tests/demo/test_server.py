@@ -59,6 +59,18 @@ def test_it_runs_at_its_pace() -> None:
     assert server.now() == ended
 
 
+def test_it_waits_for_its_reader() -> None:
+    """With a bound on unread time, engine time stops until the page is read and then goes on as far again."""
+    with DemoServer(speed=1000, unread_seconds=3.0) as server:
+        for bound in (3.0, 6.0):
+            deadline = time.monotonic() + 20
+            while server.now() < bound and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.1)
+            assert server.now() == bound
+            httpx.get(server.url + "/metrics")
+
+
 def test_it_closes_twice() -> None:
     """Closing again, or closing what never started, does no harm."""
     server = DemoServer(speed=0)
