@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Golden
 from tests.deploy import crds
-from tests.deploy.tools import CHART, OPERATOR_APIS, POLICY_API, VERSIONS, Helm, Manifest, dump, kinds, of_kind
+from tests.deploy.tools import CHART, OPERATOR_APIS, POLICY_API, ROOT, VERSIONS, Helm, Manifest, dump, kinds, of_kind
 
 HERE = Path(__file__).parent
 CASES = sorted((CHART / "ci").glob("*-values.yaml"))
@@ -132,9 +132,45 @@ def test_a_cluster_with_only_the_beta_gets_the_beta() -> None:
 
 
 def test_dashboards_are_the_committed_ones() -> None:
-    """The ConfigMaps hold valid JSON under the names of grafana/dashboards, labelled for Grafana's sidecar."""
+    """The ConfigMaps hold the dashboards of grafana/, labelled for Grafana's sidecar, under names of their own."""
     manifests = Helm("4").template(values={"dashboards": {"create": "always"}})
     boards = {name: json.loads(text) for each in manifests for name, text in each["data"].items()}
-    assert sorted(boards) == sorted(path.name for path in (CHART / "files" / "dashboards").glob("*.json"))
+    committed = {path.name: json.loads(path.read_text()) for path in (ROOT / "grafana" / "dashboards").glob("*.json")}
+    assert boards == committed
+    assert len({each["metadata"]["name"] for each in manifests}) == len(committed) > 0
     assert all(each["metadata"]["labels"]["grafana_dashboard"] == "1" for each in manifests)
     assert all(each["metadata"]["annotations"]["grafana_folder"] == "vLLM" for each in manifests)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, True),
+        ({"sidecar": {"native": False}}, False),
+        ({"injection": {"namespaceSelector": {"matchLabels": {"team": "a"}}}}, False),
+        ({"injection": {"create": "never"}}, False),
+        ({"injection": {"create": "never"}, "standalone": {"enabled": True, "targets": ["http://a:8000"]}}, True),
+    ],
+    ids=["injected", "plain sidecar", "other namespaces", "nothing", "standalone"],
+)
+def test_helm_test_asks_a_page_that_can_answer(values: dict[str, Any], expected: bool) -> None:
+    """There is a test pod exactly where a page exists for it and it can end."""
+    manifests = Helm("4").template(values=values, apis=APIS)
+    assert ("Pod" in kinds(manifests)) == expected
+
+
+def test_the_notes_say_what_to_check_next() -> None:
+    """After an install, helm says that the image is a placeholder, what watches, and what to look at.
+
+    helm 3 asks a cluster before it shows notes, so helm 4 alone shows them here.
+    """
+    install = ("install", "headroom", CHART, "--dry-run=client")
+    first = Helm("4")(*install)
+    assert 'FIRST: image.repository is "vllm-headroom"' in first
+    assert "Nothing scrapes it yet" in first
+    values = ("--set", "image.repository=registry.example.com/headroom", "--set", "injection.create=always")
+    standalone = ("--set", "standalone.enabled=true", "--set", "standalone.targets={http://chat:8000}")
+    said = Helm("4")(*install, *values, *standalone, "--set", "monitor.create=always")
+    assert "FIRST" not in said
+    for told in ("helm test headroom", "vllm-headroom/inject", "watches http://chat:8000", "vllm-headroom doctor"):
+        assert told in said
