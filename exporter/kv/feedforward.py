@@ -3,6 +3,8 @@
 from exporter.kv.facts import Facts
 from exporter.kv.moe import Experts, experts_of, sparse_layers
 from exporter.kv.options import EngineOptions
+from exporter.kv.quantization import read_quantization
+from exporter.kv.state_families import nemotron_pattern
 from exporter.kv.tally import Tally
 from exporter.kv.traits import Traits
 
@@ -17,17 +19,27 @@ class FeedForward:
         self.tp = options.tensor_parallel_size
         self.hidden = facts.hidden_size
         self.layers = layers
+        self.pattern = nemotron_pattern(facts) if facts.model_type.startswith("nemotron_h") else None
+        self.padding = read_quantization(facts).expert_padding
         self.experts: Experts | None = experts_of(facts)
         self.sparse = sparse_layers(facts, layers) if self.experts else []
 
     def count(self, index: int) -> Tally:
         """Parameters of layer `index`."""
+        if self.pattern is not None:
+            return self._lettered(self.pattern[index])
         if not self.traits.feedforward:
             return Tally()
         if self.experts is not None and self.sparse[index]:
             both = self._dense(index) if self.traits.dense_beside_experts else Tally()
             return self._experts(self.experts) + both
         return self._dense(index)
+
+    def _lettered(self, letter: str) -> Tally:
+        """Nemotron-H: only the layers that are nothing else transform tokens."""
+        if letter == "E" and self.experts is not None:
+            return self._experts(self.experts)
+        return self._dense(0) if letter == "-" else Tally()
 
     def _dense(self, index: int) -> Tally:
         inner = self._dense_width(index) // self.tp
@@ -57,9 +69,11 @@ class FeedForward:
             count = -(-count // self.tp)
         else:
             width //= self.tp
+        if self.padding:
+            width = -(-width // self.padding) * self.padding
         matrices = 3 if self.traits.gated else 2
         router = self.hidden * experts.count
-        total = Tally(count * width * self.hidden * matrices)
+        total = Tally(experts=count * width * self.hidden * matrices)
         total += Tally(float32=router + experts.count) if self.traits.router_float32 else Tally(plain=router)
         if self.traits.expert_bias:
             total += Tally(plain=count * (width * (matrices - 1) + self.hidden) + experts.count)

@@ -21,6 +21,8 @@ class Mixers:
     def count(self, cache: Cache) -> Tally:
         """Parameters of the mixer that keeps `cache`."""
         if isinstance(cache, Attention):
+            if self.facts.model_type == "zamba2":
+                return self._shared_block_use()
             return self._projections() if self.facts.model_type == "minicpm3" else self._attention(cache)
         if isinstance(cache, Latent):
             return self._projections() if cache.fixed_bytes is None else Tally()
@@ -76,3 +78,20 @@ class Mixers:
             matrices = hidden * (key + 2 * value + 2 * heads) + value * hidden
             return Tally(matrices, (key + value) * cache.conv_kernel + heads + cache.head_dim, heads)
         return Tally()
+
+    def shared_blocks(self) -> Tally:
+        """Zamba2's transformer blocks, each used by many layers: attention on twice the width, and an MLP."""
+        if self.facts.model_type != "zamba2":
+            return Tally()
+        facts, hidden = self.facts, self.hidden
+        inner = facts.integer("intermediate_size", default=4 * hidden)
+        width = facts.heads * facts.integer("attention_head_dim", default=2 * hidden // facts.heads)
+        matrices = 2 * hidden * 3 * width + width * hidden + 3 * hidden * inner
+        count = facts.integer("num_mem_blocks", default=1)
+        return Tally(count * matrices // self.tp, count * 3 * hidden)
+
+    def _shared_block_use(self) -> Tally:
+        """What one use of a shared block has for itself: low-rank adapters and a projection back."""
+        rank = self.facts.integer("adapter_rank", default=128)
+        inner = self.facts.integer("intermediate_size", default=4 * self.hidden)
+        return Tally(rank * (self.hidden + 2 * inner // self.tp) + self.hidden * self.hidden)

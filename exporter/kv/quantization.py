@@ -18,7 +18,10 @@ class Quantization:
     bits: float = 16
     group: int = 0
     scale_bytes: float = 0.0
-    spares: tuple[str, ...] = ()
+    experts_only: bool = False
+    """Whether the checkpoint leaves attention and other dense layers as they are."""
+    expert_padding: int = 0
+    """Expert widths are padded to a multiple of this on each rank."""
 
     def matrix_bytes(self, parameters: int, width: int) -> int:
         """Bytes of `parameters` elements of linear layers; `width` bytes each if not quantised."""
@@ -49,7 +52,7 @@ def read_quantization(facts: Facts) -> Quantization:
         group = _number(config, ("group_size", "q_group_size"), 128)
         return Quantization(method, bits, max(0, int(group)), scale_bytes=2 + bits / 8)
     if method in ("mxfp4", "gpt-oss-mxfp4"):
-        return Quantization("mxfp4", 4, 32, scale_bytes=1)
+        return Quantization("mxfp4", 4, 32, scale_bytes=1, experts_only=True, expert_padding=256)
     if method in ("nvfp4", "modelopt-fp4"):
         return Quantization("nvfp4", 4, 16, scale_bytes=1)
     if method == "bitsandbytes":

@@ -6,7 +6,7 @@ from typing import Literal
 from exporter.kv.facts import Facts
 
 _UNGATED = {"apertus", "arcee", "bloom", "codegen", "falcon", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neox", "gptj"}
-_UNGATED |= {"jais2", "mpt", "nemotron", "nemotron_h", "opt", "phi", "starcoder2"}
+_UNGATED |= {"jais2", "mpt", "nemotron", "nemotron_h", "nemotron_h_puzzle", "opt", "phi", "starcoder2"}
 _LAYER_NORM = {
     "bloom",
     "codegen",
@@ -23,7 +23,7 @@ _LAYER_NORM = {
 _LAYER_NORM |= {"jais2", "orion", "phi", "phimoe", "stablelm", "starcoder2"}
 _ONE_NORM = {"cohere", "cohere2", "cohere2_moe", "falcon", "gptj", "phi"}
 _FOUR_NORMS = {"afmoe", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "glm_ocr_text", "rnj1"}
-_STATES_ONLY = {"falcon_mamba", "mamba", "mamba2", "nemotron_h"}
+_STATES_ONLY = {"falcon_mamba", "mamba", "mamba2", "nemotron_h", "nemotron_h_puzzle", "zamba2"}
 _HEAD_QK_NORM = {"afmoe", "apertus", "exaone4", "exaone_moe", "gemma3_text", "gemma3n_text", "gemma4_text"}
 _HEAD_QK_NORM |= {"hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3", "lfm2", "lfm2_moe", "mellum", "minimax_m3_vl_text"}
 _HEAD_QK_NORM |= {"qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text"}

@@ -40,7 +40,8 @@ def count_weights(architecture: Architecture, options: EngineOptions) -> Weights
         start += share
     width = element_bytes(model_dtype(architecture, options))
     quantization = read_quantization(architecture.facts)
-    total = quantization.matrix_bytes(best.matrices, width) + best.plain * width + best.float32 * 4
+    dense = best.matrices * width if quantization.experts_only else quantization.matrix_bytes(best.matrices, width)
+    total = dense + quantization.matrix_bytes(best.experts, width) + best.plain * width + best.float32 * 4
     return Weights(best.parameters, total, quantization.name)
 
 
@@ -64,6 +65,7 @@ class _Counter:
             total += self._layer(index)
         vocab = self._rows(self.facts.integer("vocab_size", "padded_vocab_size")) * self.hidden
         if first:
+            total += self.mixers.shared_blocks()
             total += Tally(plain=vocab + self.traits.positions * self.hidden) + self._per_layer_inputs()
         if last:
             total += Tally(plain=self.hidden * self.traits.norm_width * self.traits.final_norms)
