@@ -1,0 +1,1 @@
+"""A preview of the dashboards, outside the package."""
