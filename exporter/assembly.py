@@ -61,7 +61,7 @@ def _server(url: str, settings: Settings, clock: Callable[[], float]) -> ServerW
         tls_ca_file=settings.tls_ca_file,
         tls_skip_verify=settings.tls_skip_verify,
     )
-    source = VllmSource(url, access, clock=clock)
+    source = VllmSource(url, access, settings.metric_prefixes, clock=clock)
     name = urlsplit(url).netloc if len(settings.vllm_url) > 1 else ""
     return ServerWatch(source, _models(source, settings, name), forecast_options(settings), clock, name)
 

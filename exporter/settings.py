@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from exporter.errors import SettingsError
+from exporter.sources.vllm_names import PREFIXES
 
 PREFIX = "VLLM_HEADROOM_"
 
@@ -76,10 +77,17 @@ def _horizons(value: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(set(value)))
 
 
+def _prefix(value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,63}", value):
+        raise ValueError("must be beginnings of metric names, as in vllm: or ray_vllm_")
+    return value
+
+
 Url = Annotated[str, AfterValidator(_base_url)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ReadableFile = Annotated[Path, AfterValidator(_readable_file)]
 ExistingPath = Annotated[Path, AfterValidator(_existing)]
+MetricPrefix = Annotated[str, AfterValidator(_prefix)]
 Horizons = Annotated[tuple[float, ...], NoDecode, BeforeValidator(_split), AfterValidator(_horizons)]
 
 
@@ -98,6 +106,9 @@ class Settings(BaseSettings):
     vllm_timeout_seconds: float = Field(default=5.0, gt=0, le=60, description="longest wait for one page of vLLM")
     body_limit_bytes: int = Field(
         default=8 * 2**20, ge=65536, le=256 * 2**20, description="largest page of vLLM that is read"
+    )
+    metric_prefixes: Annotated[tuple[MetricPrefix, ...], NoDecode, BeforeValidator(_split)] = Field(
+        default=PREFIXES, max_length=16, description="what vLLM's metric names begin with, the preferred first"
     )
     api_key_file: ReadableFile | None = Field(default=None, description="file with the bearer key for vLLM's page")
     tls_ca_file: ReadableFile | None = Field(default=None, description="CA bundle that signs vLLM's certificate")
