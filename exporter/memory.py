@@ -17,6 +17,8 @@ class Serving:
     up: bool = False
     next_allocation_bytes: Mapping[str, int] = field(default_factory=dict)
     kv_offloading_gib: float | None = None
+    gpu_memory_utilization: float | None = None
+    """Of the one server there is; several share their GPUs' memory, and no one's share can be told."""
 
 
 def together(servers: Sequence[Serving]) -> Serving:
@@ -27,7 +29,8 @@ def together(servers: Sequence[Serving]) -> Serving:
         for what, size in server.next_allocation_bytes.items():
             allocations[what] = max(size, allocations.get(what, 0))
     offloading = [server.kv_offloading_gib for server in up if server.kv_offloading_gib is not None]
-    return Serving(bool(up), allocations, sum(offloading) if offloading else None)
+    utilization = up[0].gpu_memory_utilization if len(up) == 1 else None
+    return Serving(bool(up), allocations, sum(offloading) if offloading else None, utilization)
 
 
 class DeviceSource(Protocol):
@@ -68,7 +71,12 @@ class DeviceWatch:
 
     def _assess(self, reading: DeviceReading, serving: Serving) -> DeviceAssessment:
         forecaster = self._forecasters.setdefault(reading.uuid, DeviceForecaster(self._options))
-        return forecaster.observe(reading, serving.next_allocation_bytes, serving=serving.up)
+        return forecaster.observe(
+            reading,
+            serving.next_allocation_bytes,
+            serving=serving.up,
+            gpu_memory_utilization=serving.gpu_memory_utilization,
+        )
 
 
 class HostWatch:

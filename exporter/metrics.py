@@ -10,8 +10,8 @@ from prometheus_client.registry import Collector
 
 from exporter import __version__
 from exporter.forecast.assessment import Driver, State
-from exporter.forecast.device import DeviceAssessment
-from exporter.forecast.host import HostAssessment
+from exporter.forecast.device import DeviceAssessment, DeviceState, Owner
+from exporter.forecast.host import HostAssessment, HostState
 from exporter.snapshot import DeviceStatus, EngineStatus, HostStatus, Snapshot, SourceHealth
 
 Labels = dict[str, str]
@@ -183,19 +183,36 @@ TABLE: tuple[Family, ...] = (
     _gauge("forecast_calibration_error", "How far forecast probabilities were from what happened, over the last day.", _ENGINE,
         _engine(lambda e: e.assessment.calibration_error)),
     _gauge("device_memory_bytes", "Memory of the GPU by kind, as NVML reports it.", (*_GPU, "kind"),
-        _device(lambda d: {kind: getattr(d.reading, kind) for kind in ("total", "used", "free", "reserved", "this_process", "other_processes", "unattributed")}, "kind")),
+        _device(lambda d: {kind: getattr(d.reading, kind) for kind in ("total", "used", "free", "reserved", "this_process", "other_processes", "unattributed")}, "kind"),
+        _device(lambda d: {"unified": d.reading.free if d.reading.unified else None}, "kind")),
+    _gauge("device_info", "The GPU's name, and by which rule it was taken for the server's; always 1.", (*_GPU, "name", "rule"),
+        _device(lambda d: {(d.reading.name or "", d.reading.rule or ""): 1.0}, "name", "rule")),
     _gauge("device_unified", "1 on a GPU that shares the machine's memory, 0 on one with memory of its own.", _GPU, _device(lambda d: d.reading.unified)),
     _gauge("device_bytes", "Headroom: bytes the next allocation on the GPU can take outside the KV pool.", _GPU, _device(lambda d: d.risk.headroom_bytes)),
     _gauge("device_growth_bytes_per_second", "Steady growth of GPU memory since warm-up; the KV pool is static, so this is never KV.", _GPU,
         _device(lambda d: d.risk.growth_bytes_per_second)),
     _gauge("device_next_allocation_bytes", "The largest plausible next allocations outside the KV pool (estimated from the model's config).", (*_GPU, "what"),
         _device(lambda d: d.risk.next_allocation_bytes, "what")),
+    _gauge("device_state", "What memory outside the KV pool is doing: 1 for the present state, 0 for the others.", (*_GPU, "state"),
+        _device(lambda d: _enum(get_args(DeviceState), d.risk.state), "state")),
+    _gauge("device_grower", "Whose memory grows on the GPU while any does: 1 for the owner, 0 for the others.", (*_GPU, "owner"),
+        _device(lambda d: _enum(get_args(Owner), d.risk.grower), "owner")),
+    _gauge("device_over_budget_bytes", "GPU memory the server holds beyond its gpu_memory_utilization; below 0 is normal.", _GPU, _device(lambda d: d.risk.over_budget_bytes)),
     _gauge("host_memory_bytes", "Memory of the container by kind, as its cgroup reports it; no limit is no sample.", ("kind",),
         _host(lambda h: {kind: getattr(h.reading, kind) for kind in
-              ("current", "limit", "swap", "swap_limit", "anon", "shmem", "file", "working_set", "committed", "dev_shm_used", "dev_shm_limit")}, "kind")),
+              ("current", "limit", "swap", "swap_limit", "anon", "shmem", "file", "working_set", "committed", "dev_shm_used", "dev_shm_limit", "machine_total", "machine_available")}, "kind")),
+    _gauge("host_info", "Whose memory host_memory_bytes is: of the server's container, pod or processes, or of the machine alone; always 1.", ("scope",),
+        _host(lambda h: {h.reading.scope: 1.0}, "scope")),
+    _gauge("host_state", "What host memory is doing: 1 for the present state, 0 for the others.", ("state",), _host(lambda h: _enum(get_args(HostState), h.risk.state), "state")),
+    _gauge("host_pressure_ratio", "Share of time in which some tasks of the container, or all, stood still for want of memory (PSI).", ("kind", "window_seconds"),
+        _host(lambda h: {(kind, window): getattr(h.reading.pressure, f"{kind}_{window}s", None) for kind in ("some", "full") for window in (10, 60)}, "kind", "window_seconds")),
+    _gauge("host_offload_pending_bytes", "Host memory KV offloading is expected to take and has not yet taken (estimated).", (), _host(lambda h: h.risk.offload_pending_bytes)),
     _gauge("host_bytes", "Headroom: bytes left below the container's memory limit.", (), _host(lambda h: h.risk.headroom_bytes)),
     _gauge("host_growth_bytes_per_second", "Steady growth of the container's memory that the kernel cannot take back.", (), _host(lambda h: h.risk.growth_bytes_per_second)),
     _counter("host_oom_kills_total", "Times the kernel killed a process of the container for want of memory, since this monitor started.", (), _host(lambda h: h.reading.oom_kills)),
+    _counter("host_oom_kills_inferred_total", "Those of host_oom_kills_total that were deduced: the container was gone before its counter could be read.", (),
+        _host(lambda h: h.reading.oom_kills_inferred)),
+    _counter("host_server_starts_total", "Times the server's main process was seen to start, the first sight included.", (), _host(lambda h: h.reading.server_starts)),
     _gauge("source_up", "1 if the last reading of the source succeeded.", ("source",), _source(lambda _, h: h.up)),
     _gauge("source_down_reason", "Why a source is down: 1 for the present reason.", ("source", "reason"), _source(lambda _, h: None if h.up else {h.reason: 1.0}, "reason")),
     _gauge("source_duration_seconds", "Seconds the last reading of the source took.", ("source",), _source(lambda _, h: h.duration_seconds)),

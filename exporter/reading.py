@@ -118,6 +118,8 @@ class DeviceReading:
     unattributed: int | None = None
     """`used` less the two above: whose it is cannot be told from here."""
     unified: bool = False
+    rule: str | None = None
+    """By which rule it was taken for the server's: `configured`, `pod_resources`, …, `all_visible`."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Field → why it is absent: `not_supported`, `no_permission`, `gpu_lost`, `pid_namespace`, …"""
 

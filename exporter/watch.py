@@ -122,7 +122,8 @@ class ServerWatch:
             allocations |= self._models.facts(reading.model_name, reading.cache, reading.time).next_allocation_bytes
         offloading = [reading.cache.kv_offloading_gib for reading in readings if reading.cache is not None]
         known = [size for size in offloading if size is not None]
-        return Serving(True, allocations, sum(known) if known else None)
+        shares = {reading.cache.gpu_memory_utilization for reading in readings if reading.cache is not None}
+        return Serving(True, allocations, sum(known) if known else None, shares.pop() if len(shares) == 1 else None)
 
     def _status(self, reading: EngineReading) -> EngineStatus:
         facts = self._models.facts(reading.model_name, reading.cache, reading.time)

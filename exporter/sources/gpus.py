@@ -6,6 +6,7 @@ raises at once and the library is opened again after a delay that doubles, so a 
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from exporter.errors import SourceError
@@ -100,7 +101,7 @@ class GpuSource:
             self._fail(lost[0], now, keep=len(lost) < len(readings))
         else:
             self._failures = 0
-        return tuple(readings)
+        return tuple(replace(reading, rule=self.ownership.rule) for reading in readings)
 
     def close(self) -> None:
         """Give NVML back; a later `read` opens it again."""

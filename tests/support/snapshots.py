@@ -3,7 +3,7 @@
 from exporter.forecast.assessment import Assessment
 from exporter.forecast.device import DeviceAssessment
 from exporter.forecast.host import HostAssessment
-from exporter.reading import CacheConfig, DeviceReading, EngineReading, HostReading
+from exporter.reading import CacheConfig, DeviceReading, EngineReading, HostReading, Pressure
 from exporter.snapshot import (
     Capacity,
     DeviceStatus,
@@ -85,6 +85,7 @@ def full_device() -> DeviceStatus:
         this_process=20 * GIB,
         other_processes=1 * GIB,
         unattributed=0,
+        rule="pod_resources",
     )
     risk = DeviceAssessment(
         time=100.0,
@@ -98,6 +99,8 @@ def full_device() -> DeviceStatus:
         predicted=False,
         time_to_exhaustion_seconds=7200.0,
         next_allocation_bytes={"logits": 1_000_000_000, "sampler": 500_000_000},
+        grower="neighbour",
+        over_budget_bytes=-(10**9),
     )
     return DeviceStatus(reading, risk)
 
@@ -118,6 +121,11 @@ def full_host() -> HostStatus:
         working_set=8 * GIB,
         committed=7 * GIB,
         oom_kills=0,
+        oom_kills_inferred=0,
+        server_starts=1,
+        pressure=Pressure(0.0, 0.0, 0.0, 0.0),
+        machine_total=256 * GIB,
+        machine_available=100 * GIB,
         dev_shm_used=1 * GIB,
         dev_shm_limit=8 * GIB,
     )
@@ -131,6 +139,7 @@ def full_host() -> HostStatus:
         probability={60.0: 0.0},
         predicted=False,
         time_to_exhaustion_seconds=7200.0,
+        offload_pending_bytes=0,
     )
     return HostStatus(reading, risk)
 
