@@ -141,11 +141,19 @@ def test_a_counter_that_cannot_be_is_absent(value: str) -> None:
 def test_a_series_that_stands_there_twice_counts_once() -> None:
     """Duplicates, in whatever order of labels, are not added up."""
     text = gauge("generation_tokens_total", 5) + 'vllm:generation_tokens_total{model_name="m",engine="0"} 5\n'
+    text += gauge("prompt_tokens_total", 4, pid="7", host="a") + gauge("prompt_tokens_total", 4, host="a", pid="7")
     text += gauge("request_success_total", 2, finished_reason="stop") * 2
     engine = engine_of(text)
-    assert engine.generation_tokens == 5
+    assert (engine.generation_tokens, engine.prompt_tokens) == (5, 4)
     assert engine.finished == 2
     assert engine.finished_by_reason == {"stop": 2}
+
+
+@pytest.mark.parametrize("values", [(5, 3), (3, 5)])
+def test_of_two_values_of_one_series_the_higher_counts(values: tuple[int, int]) -> None:
+    """A page that contradicts itself is read the same whichever value comes first."""
+    engine = engine_of("".join(gauge("num_requests_running", value) for value in values))
+    assert engine.running == 5
 
 
 def test_the_front_ends_of_one_engine_are_one_engine() -> None:

@@ -3,13 +3,12 @@
 import socket
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from exporter.errors import SourceError
-from exporter.sources.vllm import Access, ServedModel, VllmSource
+from exporter.sources.vllm import Access, VllmSource
 from tests.support.expositions import PAGES, TWO_ENGINES, exposition, gauge, many_engines
 from tests.support.pages import (
     Behaviour,
@@ -156,6 +155,17 @@ def test_workers_behind_one_address_differ_by_their_start(server: PageServer, so
     assert [reading.process_start_time for reading in readings] == [100.5, 200.5, 200.5, 100.5, 200.5]
 
 
+def test_prefixes_may_be_chosen(server: PageServer) -> None:
+    """A page whose names begin otherwise is read with the prefix it has, and is empty without."""
+    server.behaviour = answer(PAGE.replace("vllm:", "edge_vllm:"))
+    chosen, usual = VllmSource(server.url, prefixes=("edge_vllm:",)), VllmSource(server.url)
+    assert chosen.read().names["kv_usage"] == "edge_vllm:kv_cache_usage_perc"
+    with pytest.raises(SourceError, match="no vLLM metrics"):
+        usual.read()
+    chosen.close()
+    usual.close()
+
+
 def test_malformed_lines_are_counted_and_cost_nothing_else(server: PageServer, source: VllmSource) -> None:
     """Garbage inside a good page leaves its engines whole."""
     lines = PAGE.splitlines(keepends=True)
@@ -204,64 +214,6 @@ def test_ipv6_addresses_work() -> None:
     source = VllmSource("http://[::1]:8000", transport=httpx.MockTransport(behaviour))
     assert source.read().engines
     assert seen == ["::1"]
-
-
-def test_the_key_is_read_anew_for_every_request(server: PageServer, tmp_path: Path) -> None:
-    """A key that is replaced while the exporter runs is used from the next reading on."""
-    file = tmp_path / "key"
-    file.write_text("first-key\n")
-    source = VllmSource(server.url, Access(api_key_file=file))
-    source.read()
-    file.write_text("second-key")
-    source.read()
-    source.close()
-    assert [r.headers["authorization"] for r in server.requests] == ["Bearer first-key", "Bearer second-key"]
-
-
-def test_models_are_told_with_their_root_and_length(server: PageServer, source: VllmSource) -> None:
-    """`/v1/models` of a real server gives id, root and the longest context."""
-    server.routes["/v1/models"] = answer(MODELS, content_type="application/json")
-    assert source.read_models() == (ServedModel("tiny", "./tiny", 4096, None),)
-
-
-def test_models_of_odd_shape_are_left_out(server: PageServer, source: VllmSource) -> None:
-    """An entry without a usable id is dropped, a field of the wrong kind is absent, an adapter names its parent."""
-    text = """{"data": [{"id": "a", "root": 7, "max_model_len": "long"}, {"id": ""}, {"id": "evil\\nname"}, 5, {},
-        {"id": "adapter", "root": "/lora", "max_model_len": true, "parent": "a"}, {"id": "b", "max_model_len": -1}]}"""
-    server.routes["/v1/models"] = answer(text, content_type="application/json")
-    assert source.read_models() == (
-        ServedModel("a"),
-        ServedModel("adapter", "/lora", None, "a"),
-        ServedModel("b"),
-    )
-
-
-def test_the_version_is_told(server: PageServer, source: VllmSource) -> None:
-    """`/version` gives the version as the server writes it."""
-    server.routes["/version"] = answer('{"version":"0.32.0+cpu"}', content_type="application/json")
-    assert source.read_version() == "0.32.0+cpu"
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("not json", "not_json"),
-        ("[]", "not_json"),
-        ("{}", "not_json"),
-        ('{"version": 3, "data": {}}', "not_json"),
-        ("[" * 100_000, "not_json"),
-        ('{"data": "' + "x" * 1_100_000 + '"}', "too_large"),
-    ],
-    ids=["text", "list", "nothing", "wrong kinds", "deep", "huge"],
-)
-def test_models_and_version_fail_alone(server: PageServer, source: VllmSource, body: str, reason: str) -> None:
-    """Whatever those two answer, they raise a `SourceError`, and the page is read as before."""
-    server.routes["/v1/models"] = server.routes["/version"] = answer(body, content_type="application/json")
-    for ask in (source.read_models, source.read_version):
-        with pytest.raises(SourceError) as error:
-            ask()
-        assert error.value.reason == reason
-        assert source.read().engines
 
 
 def test_closing_gives_the_connection_back(server: PageServer) -> None:
