@@ -22,6 +22,7 @@ def copied() -> dict[str, str]:
     sources = {
         "rules": sorted(GRAFANA.glob("template/*.yaml")),
         "dashboards": sorted(GRAFANA.glob("dashboards/*.json")),
+        "alertmanager": [GRAFANA / "alertmanager" / "alertmanagerconfig.yaml"],
     }
     files = CHART.relative_to(HERE) / "files"
     return {str(files / kind / path.name): path.read_text() for kind, paths in sources.items() for path in paths}

@@ -75,9 +75,20 @@ class Helm:
         return documents(done.stdout)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: `=` is a text, though YAML 1.1 has other plans for it."""
+
+
+def _text(_: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    return str(node.value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:value", _text)
+
+
 def documents(text: str) -> list[Manifest]:
     """The documents of a YAML stream that aren't empty."""
-    return [document for document in yaml.safe_load_all(text) if document]
+    return [document for document in yaml.load_all(text, _Loader) if document]
 
 
 def of_kind(manifests: Sequence[Manifest], kind: str) -> Manifest:
