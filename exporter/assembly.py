@@ -33,8 +33,9 @@ def build_monitor(
 ) -> Monitor:
     """Every part of the daemon, wired; nothing is read before the first tick. `devices` stands in for NVML."""
     watches = [_server(url, settings, clock) for url in settings.vllm_url]
-    process = ServerProcess(ports=frozenset(_port(url) for url in settings.vllm_url), clock=clock)
-    memory = HostSource(process, pod_uid=os.environ.get("POD_UID"))
+    ports = frozenset(_port(url) for url in settings.vllm_url)
+    process = ServerProcess(settings.proc_dir, ports=ports, clock=clock)
+    memory = HostSource(process, proc=settings.proc_dir, cgroup=settings.cgroup_dir, pod_uid=os.environ.get("POD_UID"))
     if devices is None and settings.gpus != ("none",):
         devices = DeviceWatch(_gpus(settings, process, memory))
     host = None if settings.host == "none" else HostWatch(memory)
@@ -99,6 +100,7 @@ def _models(source: VllmSource, settings: Settings, name: str) -> ServedModels:
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_num_seqs=settings.max_num_seqs,
             tensor_parallel_size=settings.tensor_parallel_size,
+            lora_rank=settings.max_lora_rank,
         )
 
     return ServedModels(

@@ -129,6 +129,9 @@ class Settings(BaseSettings):
     max_model_len: int | None = Field(
         default=None, ge=1, description="vLLM's --max-model-len; default: as the server says"
     )
+    max_lora_rank: int | None = Field(
+        default=None, ge=1, le=4096, description="vLLM's --max-lora-rank, where adapters are served"
+    )
     watermark: float = Field(default=0.0, ge=0, lt=1, description="share of the KV pool vLLM keeps free at admission")
     horizons_seconds: Horizons = Field(
         default=(15.0, 30.0, 60.0, 120.0), description="forecast horizons in seconds; the alarm speaks of 60"
@@ -138,6 +141,10 @@ class Settings(BaseSettings):
         default=("auto",), description="auto, none, or the indices or UUIDs of this server's GPUs"
     )
     host: Literal["auto", "none"] = Field(default="auto", description="read the container's memory: auto or none")
+    proc_dir: Path = Field(default=Path("/proc"), description="where the processes of the server are seen")
+    cgroup_dir: Path = Field(
+        default=Path("/sys/fs/cgroup"), description="control groups; mount the host's to see every container's"
+    )
     pod_resources_socket: Path | None = Field(default=None, description="the kubelet's pod-resources socket")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="least level to log")
     log_format: Literal["text", "json"] = Field(default="text", description="form of a log line")

@@ -50,8 +50,8 @@ def look(settings: Settings) -> list[Finding]:
     servers = [_server(url, settings) for url in settings.vllm_url]
     findings += [finding for server in servers for finding in server.findings]
     ports = frozenset(urlsplit(url).port or 80 for url in settings.vllm_url)
-    process = ServerProcess(ports=ports)
-    memory = HostSource(process, pod_uid=os.environ.get("POD_UID"))
+    process = ServerProcess(settings.proc_dir, ports=ports)
+    memory = HostSource(process, proc=settings.proc_dir, cgroup=settings.cgroup_dir, pod_uid=os.environ.get("POD_UID"))
     now = time.monotonic()
     findings += process_findings(process)
     first = servers[0]
@@ -92,6 +92,7 @@ def _gpus(settings: Settings, process: ServerProcess, memory: HostSource, server
         max_num_batched_tokens=settings.max_num_batched_tokens,
         max_num_seqs=settings.max_num_seqs,
         tensor_parallel_size=settings.tensor_parallel_size,
+        lora_rank=settings.max_lora_rank,
     )
     try:
         return found + gpu_findings(
