@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,20 @@ class TestTLS:
         source = source_of(f"https://localhost:{server.port}", tls_ca_file=bundle)
         assert fault_of(source).reason == "tls"
         source.close()
+
+    def test_an_expired_certificate_is_told(self, bundle: Path) -> None:
+        """A certificate past its day is a fault of TLS that says so."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        past = datetime.now(UTC) - timedelta(days=1)
+        self.authority.issue_cert("127.0.0.1", not_before=past - timedelta(days=1), not_after=past).configure_cert(
+            context
+        )
+        with PageServer(answer(PAGE), tls=context) as server:
+            source = source_of(server.url, tls_ca_file=bundle)
+            error = fault_of(source)
+            assert error.reason == "tls"
+            assert "certificate has expired" in str(error)
+            source.close()
 
     def test_verification_can_be_switched_off(self, server: PageServer) -> None:
         """With skip-verify any certificate will do."""
