@@ -25,6 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "shareProcessNamespace": True,
         "nvml": {"runtimeClassName": "nvidia"},
         "podResources": {"enabled": True, "runAsRoot": True},
+        "controlGroups": {"enabled": True},
         "vllm": {"apiKeySecret": "vllm-key", "caSecret": "vllm-ca"},
         "injection": {"prometheusAnnotations": True},
         "probes": {"startup": {"httpGet": {"path": "/healthz", "port": "headroom"}}},

@@ -117,6 +117,18 @@ def test_tensor_parallel_deployment() -> None:
     assert environment["VLLM_HEADROOM_MODEL_CONFIG"] == "/models/llama-70b"
 
 
+def test_kustomize_sets_the_sidecars_image(tmp_path: Path) -> None:
+    """`images` reaches the native sidecar, so nobody needs to edit what is made from the chart."""
+    shutil.copytree(ROOT / "deploy" / "kustomize", tmp_path / "kustomize")
+    folder = shutil.copytree(EXAMPLES / "tensor-parallel", tmp_path / "examples" / "tensor-parallel")
+    image = {"name": "vllm-headroom", "newName": "registry.example.com/vllm-headroom", "newTag": "1.2.3"}
+    kustomization = folder / "kustomization.yaml"
+    kustomization.write_text(kustomization.read_text() + yaml.safe_dump({"images": [image]}))
+    (deployment,) = _kustomize(folder)
+    (sidecar,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    assert sidecar["image"] == "registry.example.com/vllm-headroom:1.2.3"
+
+
 def test_leader_worker_set() -> None:
     """The leader, which serves vLLM's page, gets the sidecar; the workers don't."""
     (workload,) = _kustomize(EXAMPLES / "leaderworkerset")

@@ -77,13 +77,15 @@ def test_a_restricted_pod_stays_restricted_with_the_sidecar(native: bool) -> Non
     assert list(restricted(_injected(sidecar={"native": native}))) == []
 
 
-def test_the_pod_resources_socket_is_the_only_finding_and_it_is_explained() -> None:
-    """Asking for the kubelet's socket costs a hostPath and, if asked for, uid 0; values.yaml says both."""
+def test_what_reaches_into_the_node_is_found_and_explained() -> None:
+    """The kubelet's socket and the node's control groups cost a hostPath, or uid 0; values.yaml says so."""
+    values = (CHART / "values.yaml").read_text()
+    assert list(restricted(_injected(controlGroups={"enabled": True}))) == ["volume vllm-headroom-cgroup: hostPath"]
     findings = list(restricted(_injected(podResources={"enabled": True, "runAsRoot": True})))
     assert findings == ["volume vllm-headroom-pod-resources: hostPath", "vllm-headroom: may run as root"]
-    values = (CHART / "values.yaml").read_text()
-    assert "A hostPath volume: the" in values
-    assert "Run the exporter as uid 0" in values
+    explained = " ".join(line.strip(" #") for line in values.splitlines())
+    assert explained.count("A hostPath volume: the PodSecurity level baseline forbids it.") == 2
+    assert "Run the exporter as uid 0" in explained
 
 
 @pytest.mark.parametrize("profile", ["hostNetwork", "privileged", "capabilities", "seccompProfile"])

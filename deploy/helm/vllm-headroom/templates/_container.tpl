@@ -10,6 +10,7 @@ The exporter's container, the same in every way of running it.
 {{- $values := .root.Values -}}
 {{- $exporter := $values.exporter -}}
 {{- $podResources := and .sidecar $values.podResources.enabled -}}
+{{- $controlGroups := and .sidecar $values.controlGroups.enabled -}}
 name: vllm-headroom
 image: {{ include "vllm-headroom.image" .root | quote }}
 imagePullPolicy: {{ $values.image.pullPolicy }}
@@ -72,14 +73,18 @@ env:
   {{- if $podResources }}
   - name: VLLM_HEADROOM_POD_RESOURCES_SOCKET
     value: {{ $values.podResources.path }}/kubelet.sock
-  - name: POD_NAME
+  {{- end }}
+  {{- if $controlGroups }}
+  - name: VLLM_HEADROOM_CGROUP_DIR
+    value: /host/cgroup
+  {{- end }}
+  {{- if or $podResources $controlGroups }}
+  {{- range $name, $field := dict "POD_NAME" "name" "POD_NAMESPACE" "namespace" "POD_UID" "uid" }}
+  - name: {{ $name }}
     valueFrom:
       fieldRef:
-        fieldPath: metadata.name
-  - name: POD_NAMESPACE
-    valueFrom:
-      fieldRef:
-        fieldPath: metadata.namespace
+        fieldPath: metadata.{{ $field }}
+  {{- end }}
   {{- end }}
   {{- with $exporter.env }}
   {{- toYaml . | nindent 2 }}
@@ -122,6 +127,9 @@ volumeMounts: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- if and .sidecar $values.podResources.enabled -}}
 {{- $mounts = append $mounts (dict "name" "vllm-headroom-pod-resources" "mountPath" $values.podResources.path "readOnly" true) -}}
+{{- end -}}
+{{- if and .sidecar $values.controlGroups.enabled -}}
+{{- $mounts = append $mounts (dict "name" "vllm-headroom-cgroup" "mountPath" "/host/cgroup" "readOnly" true) -}}
 {{- end -}}
 {{- if and .sidecar $values.sidecar.hideServiceAccountToken -}}
 {{- $mounts = append $mounts (dict "name" "vllm-headroom-no-token" "mountPath" "/var/run/secrets/kubernetes.io/serviceaccount" "readOnly" true) -}}

@@ -33,6 +33,9 @@ vllm-headroom/scrape: "true"
 {{- if $values.podResources.enabled -}}
 {{- $volumes = append $volumes (dict "name" "vllm-headroom-pod-resources" "hostPath" (dict "path" $values.podResources.path "type" "Directory")) -}}
 {{- end -}}
+{{- if $values.controlGroups.enabled -}}
+{{- $volumes = append $volumes (dict "name" "vllm-headroom-cgroup" "hostPath" (dict "path" $values.controlGroups.path "type" "Directory")) -}}
+{{- end -}}
 {{- toYaml $volumes -}}
 {{- end -}}
 
