@@ -36,6 +36,8 @@ class Latent:
     width: int
     window: int | None = None
     fixed_bytes: int | None = None
+    sparse: bool = False
+    """Read through an index of keys; in FP8 such a cache has the packed DS-MLA layout."""
 
 
 Cache = Attention | Latent | StateShape

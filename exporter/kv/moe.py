@@ -35,7 +35,7 @@ def experts_of(facts: Facts) -> Experts | None:
     )
     if explicit:
         shared = explicit
-    if facts.model_type == "llama4_text":
+    if facts.model_type in ("llama4_text", "hunyuan_v1_moe"):
         shared = dense
     return Experts(count, width, shared, shared_gate=facts.get("shared_expert_intermediate_size") is not None)
 

@@ -39,6 +39,11 @@ class EngineOptions:
     """Layers of different page sizes lie side by side in one block (a block-outermost KV layout)."""
 
     @property
+    def lookahead_tokens(self) -> int:
+        """Slots that a draft writes ahead of the tokens the model is scheduled for."""
+        return self.speculative_tokens if self.speculative_method in ("eagle", "eagle3", "mtp", "draft_model") else 0
+
+    @property
     def in_flight_tokens(self) -> int:
         """Tokens scheduled but not yet settled: one batch per step that can run at once."""
         batches = self.pipeline_parallel_size

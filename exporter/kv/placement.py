@@ -5,6 +5,7 @@ attention kernels accept; the state's page is padded to the same size (vLLM: `_a
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from exporter.errors import InputError
 from exporter.kv.architecture import Architecture, Attention, Cache, Latent
@@ -19,23 +20,54 @@ _MLA_HYBRID_BLOCK = 128
 
 def place(architecture: Architecture, options: EngineOptions) -> tuple[tuple[LayerCache, ...], int]:
     """Every layer of the model as one rank holds it, and the block size that the engine reports."""
+    _check_ranks(architecture, options)
+    dtype = model_dtype(architecture, options)
+    block, state_page = _block_size(architecture, options, dtype, options.kv_cache_dtype)
+    layers = []
+    for index, caches in enumerate((*architecture.caches, *_drafts(architecture, options))):
+        for part, cache in enumerate(caches):
+            if isinstance(cache, Attention) and cache.shared:
+                continue
+            kv_dtype = "auto" if _skipped(cache, index, options) else options.kv_cache_dtype
+            layers.append(_place_one(cache, _name(index, part), options, dtype, kv_dtype, block, state_page))
+    if options.decode_context_parallel_size > 1 and any(layer.kind in ("sliding", "chunked") for layer in layers):
+        raise InputError("decode-context parallelism does not support sliding windows; vLLM refuses this model with it")
+    return tuple(layers), block
+
+
+def _check_ranks(architecture: Architecture, options: EngineOptions) -> None:
     heads, ranks = architecture.facts.heads, options.tensor_parallel_size
     if heads % ranks:
         raise InputError(
             f"{heads} attention heads do not divide over {ranks} tensor-parallel ranks; "
             f"choose a --tensor-parallel-size that divides {heads}"
         )
-    dtype = model_dtype(architecture, options)
-    kv_dtype = options.kv_cache_dtype
-    block, state_page = _block_size(architecture, options, dtype, kv_dtype)
-    layers = []
-    for index, caches in enumerate(architecture.caches):
-        for part, cache in enumerate(caches):
-            if isinstance(cache, Attention) and cache.shared:
-                continue
-            name = f"{index}" if part == 0 else f"{index}.{part}"
-            layers.append(_place_one(cache, name, options, dtype, kv_dtype, block, state_page))
-    return tuple(layers), block
+    if ranks % options.decode_context_parallel_size:
+        raise InputError(
+            f"--decode-context-parallel-size {options.decode_context_parallel_size} does not divide "
+            f"--tensor-parallel-size {ranks}, whose ranks it uses"
+        )
+
+
+def _drafts(architecture: Architecture, options: EngineOptions) -> tuple[tuple[Cache, ...], ...]:
+    """The layers of an EAGLE or MTP draft: the target's attention, looking back at everything."""
+    if not options.draft_layers:
+        return ()
+    for caches in reversed(architecture.caches):
+        kept = tuple(cache for cache in caches if not isinstance(cache, StateShape))
+        if kept:
+            return (tuple(replace(cache, window=None) for cache in kept),) * options.draft_layers
+    raise InputError("a draft needs attention layers, which this model does not have; vLLM has no draft for it")
+
+
+def _skipped(cache: Cache, index: int, options: EngineOptions) -> bool:
+    """Whether `--kv-cache-dtype-skip-layers` names this layer, by its index or as a sliding window."""
+    names = options.kv_cache_dtype_skip_layers
+    return str(index) in names or ("sliding_window" in names and isinstance(cache, Attention) and bool(cache.window))
+
+
+def _name(index: int, part: int) -> str:
+    return f"{index}" if part == 0 else f"{index}.{part}"
 
 
 def model_dtype(architecture: Architecture, options: EngineOptions) -> str:
@@ -49,15 +81,13 @@ def model_dtype(architecture: Architecture, options: EngineOptions) -> str:
 def stages(architecture: Architecture, options: EngineOptions) -> tuple[tuple[str, ...], ...]:
     """Layer names of each pipeline stage: equal shares, the remainder to the stages before the last."""
     shares = stage_shares(len(architecture.caches), options.pipeline_parallel_size)
+    caches = (*architecture.caches, *_drafts(architecture, options))
+    shares[-1] += len(caches) - len(architecture.caches)
     names: list[tuple[str, ...]] = []
     start = 0
     for share in shares:
         names.append(
-            tuple(
-                f"{index}" if part == 0 else f"{index}.{part}"
-                for index in range(start, start + share)
-                for part in range(len(architecture.caches[index]))
-            )
+            tuple(_name(index, part) for index in range(start, start + share) for part in range(len(caches[index])))
         )
         start += share
     return tuple(names)
@@ -107,6 +137,8 @@ def _place_one(
         )
     if isinstance(cache, Latent):
         cell = cache.fixed_bytes if cache.fixed_bytes is not None else latent_cell_bytes(kv_dtype, dtype, cache.width)
+        if cache.sparse and kv_dtype.startswith("fp8"):
+            cell = latent_cell_bytes("fp8_ds_mla", dtype, cache.width)
         kind: Kind = "sliding_mla" if cache.window else "mla"
         return LayerCache(
             name, kind, block, cell * block, cell_bytes=cell, window=cache.window, shape=(cache.width, cell)

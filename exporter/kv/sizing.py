@@ -39,7 +39,7 @@ def _held(layer: LayerCache, options: EngineOptions, context: int) -> int:
     block = layer.block_size
     if layer.dcp_sharded:
         block *= options.decode_context_parallel_size
-    slots = -(-context // block)
+    slots = -(-(context + (0 if layer.kind == "state" else options.lookahead_tokens)) // block)
     done = max(0, context - 1)
     if layer.kind == "state":
         if not options.enable_prefix_caching:

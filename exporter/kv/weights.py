@@ -63,16 +63,18 @@ class _Counter:
         total = Tally()
         for index in layers:
             total += self._layer(index)
-        vocab = self._rows(self.facts.integer("vocab_size", "padded_vocab_size")) * self.hidden
+        width = self.facts.integer("word_embed_proj_dim", default=self.hidden)
+        vocab = self._rows(self.facts.integer("vocab_size", "padded_vocab_size")) * width
         if first:
             total += self.mixers.shared_blocks()
             total += Tally(plain=vocab + self.traits.positions * self.hidden) + self._per_layer_inputs()
+            total += Tally(2 * self.hidden * width) if width != self.hidden else Tally()
         if last:
             total += Tally(plain=self.hidden * self.traits.norm_width * self.traits.final_norms)
             if not (self.traits.tied and first):
                 total += Tally(plain=vocab)
             if self.traits.head_bias:
-                total += Tally(plain=vocab // self.hidden)
+                total += Tally(plain=vocab // width)
         return total
 
     def _rows(self, vocab: int) -> int:
@@ -86,6 +88,9 @@ class _Counter:
         width = self.facts.get("hidden_size_per_layer_input", default=0)
         if width:
             total += Tally(plain=self.hidden) + Tally(2 * self.hidden * width)
+        laurel = self.facts.get("laurel_rank", default=0)
+        if laurel:
+            total += Tally(2 * self.hidden * laurel, plain=2 * self.hidden, float32=self.hidden)
         return total + self.feedforward.count(index)
 
     def _per_layer_inputs(self) -> Tally:
@@ -95,4 +100,6 @@ class _Counter:
             return Tally()
         rows = self._rows(self.facts.integer("vocab_size_per_layer_input", "vocab_size"))
         every = width * self.layers
-        return Tally(plain=rows * every + width) + Tally(self.hidden * every // self.tp)
+        streams = 2 * max(0, self.facts.integer("altup_num_inputs", default=1) - 1)
+        projections = self.hidden * every // self.tp + streams * self.hidden * self.hidden
+        return Tally(projections, plain=rows * every + width)

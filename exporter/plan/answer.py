@@ -113,6 +113,10 @@ def resolve(architecture: Architecture, request: Request) -> tuple[EngineOptions
     if options.kv_cache_dtype == "auto" and hint is not None:
         options = replace(options, kv_cache_dtype=hint)
         warnings.append(f"the checkpoint states a KV cache scheme, so vLLM keeps the cache as {hint}")
+    if options.draft_layers:
+        warnings.append(
+            f"the draft's {options.draft_layers} layers are taken to cache as the model's own; its weights are not counted"
+        )
     if architecture.estimated is not None:
         warnings.append(f"estimated: {architecture.estimated}")
     return options, tuple(warnings)

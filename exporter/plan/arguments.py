@@ -118,6 +118,8 @@ def parse_arguments(argv: Sequence[str]) -> Request:
     draft = flags.draft_layers
     if draft is None:
         draft = 1 if flags.speculative_method in ("eagle", "eagle3", "mtp") else 0
+    if flags.speculative_method and not flags.num_speculative_tokens:
+        raise UsageError("plan: --speculative-method needs --num-speculative-tokens, as in vLLM's speculative config")
     options = EngineOptions(
         max_model_len=flags.max_model_len or 1,
         dtype={"half": "float16", "float": "float32"}.get(flags.dtype, flags.dtype),

@@ -258,3 +258,40 @@ def test_the_configs_of_old_checkpoints_have_the_same_layers() -> None:
     whole = config("gemma-3-4b-text")
     bare = {key: value for key, value in whole.items() if key not in ("layer_types", "_sliding_window_pattern")}
     assert size(bare, OPTIONS, GIB).groups == size(whole, OPTIONS, GIB).groups
+
+
+def test_a_draft_layer_takes_its_share_of_the_pool() -> None:
+    """Llama-3.1 8B with an EAGLE layer has 33 layers in the pool: 51.63 GiB are about 410,128 tokens."""
+    options = EngineOptions(131072, draft_layers=1, speculative_tokens=3, speculative_method="eagle")
+    pool = size(config("llama-3.1-8b"), options, int(51.63 * GIB))
+    assert pool.bytes_per_block == 33 * 65536
+    assert pool.kv_cache_size_tokens == pytest.approx(410128, rel=0.005)
+
+
+def test_a_draft_writes_ahead() -> None:
+    """With three tokens drafted, the slot of the third decides."""
+    options = replace(OPTIONS, draft_layers=1, speculative_tokens=3, speculative_method="eagle")
+    pool = size(config("llama-3.1-8b"), options, GIB)
+    assert [held_blocks(pool, options, n) for n in (13, 14)] == [1, 2]
+
+
+def test_a_draft_of_a_windowed_model_looks_back_at_everything() -> None:
+    """Its layer joins full attention, and gpt-oss becomes 13 and 12 layers in groups of 13."""
+    options = replace(OPTIONS, draft_layers=1, speculative_tokens=3, speculative_method="eagle3")
+    pool = size(config("gpt-oss-20b"), options, GIB)
+    assert [len(group.layers) for group in pool.groups] == [12, 13]
+    assert pool.bytes_per_block == 13 * 32768
+
+
+def test_decode_context_parallelism_is_refused_where_vllm_refuses_it() -> None:
+    """Windows cannot be split over ranks, and the ranks must divide."""
+    with pytest.raises(InputError, match="sliding windows"):
+        size(config("gpt-oss-20b"), replace(OPTIONS, tensor_parallel_size=8, decode_context_parallel_size=2), GIB)
+    with pytest.raises(InputError, match="does not divide"):
+        size(config("llama-3.1-8b"), replace(OPTIONS, tensor_parallel_size=8, decode_context_parallel_size=3), GIB)
+
+
+def test_layers_can_keep_their_dtype() -> None:
+    """A layer skipped by index keeps two bytes an element beside FP8 layers of one."""
+    options = replace(OPTIONS, kv_cache_dtype="fp8", kv_cache_dtype_skip_layers=("0", "31"))
+    assert size(config("llama-3.1-8b"), options, GIB).bytes_per_block == 30 * 32768 + 2 * 65536

@@ -25,7 +25,7 @@ INFO [kv_cache_utils.py:849] GPU KV cache size: 412,944 tokens
 INFO [gpu_model_runner.py:2708] Graph capturing finished in 20 secs, took 0.65 GiB
 """
 V1_ONE_LINE = """\
-INFO [core.py:134] Initializing a V1 LLM engine (v0.32.0) with config: model='m', max_seq_len=8192, tensor_parallel_size=1
+INFO [core.py:134] Initializing a V1 LLM engine (v0.32.0) with config: model='m', max_seq_len=8192, enforce_eager=False
 INFO Available KV cache memory: 16.00 GiB
 INFO GPU KV cache size: 131,072 tokens, Maximum concurrency for 8,192 tokens per request: 16.00x
 """
@@ -47,7 +47,7 @@ maximum model length is \
 NEGATIVE = """\
 INFO model weights take 5.20GiB; non_torch_memory takes 0.03GiB; PyTorch activation peak memory takes 1.42GiB; \
 the rest of the memory reserved for KV Cache is -1.05GiB.
-ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.
+ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.
 """
 USAGE = (
     "INFO Free memory on device (44.0/44.42 GiB) on startup. Desired GPU memory utilization is (0.9, 39.98 GiB). "
