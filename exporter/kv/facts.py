@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from exporter.errors import InputError
@@ -42,7 +42,7 @@ _UNSCALED_ROPE = (None, "default", "llama3", "longrope", "mrope", "proportional"
 
 @cache
 def _defaults() -> dict[str, dict[str, Any]]:
-    text = resources.files("exporter.kv").joinpath("defaults.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
     loaded: dict[str, dict[str, Any]] = json.loads(text)
     return loaded
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from exporter.errors import InputError
-from exporter.kv import state_families
+from exporter.kv import mixed_families, state_families
 from exporter.kv.architecture import Architecture, Attention, Cache, Latent, checked_layers, layer_types
 from exporter.kv.facts import Facts
 
@@ -31,6 +31,32 @@ _MLA_TYPES = frozenset(
     }
 )
 _IGNORES_LAYER_TYPES = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
+_GENERAL_RULE = {  # fmt: skip
+    "aquila",
+    "bailing_moe",
+    "bailing_moe_v2",
+    "deepseek",
+    "exaone",
+    "internlm",
+    "internlm2",
+    "internlm3",
+    "iquestcoder",
+    "k2_horizon",
+    "mimo",
+    "minicpm",
+    "orion",
+    "pangu_embedded",
+    "param2moe",
+    "rnj1",
+    "sarvam_moe",
+    "solar",
+    "step1",
+    "telechat2",
+    "telechat3",
+    "teleflm",
+    "yi",
+}
+"""Types that checkpoints bring with their own code, and whose layers are all alike."""
 _WINDOW_PLUS_ONE = frozenset({"cohere2", "cohere2_moe", "cohere_compass_text"})
 _ENCODER_ENDINGS = ("VisionModel", "ForImageClassification", "ForMaskedLM", "CLIPModel", "BertModel", "EncoderModel")
 _REFUSED = {
@@ -49,13 +75,17 @@ _REFUSED = {
 def caches_of(facts: Facts) -> Architecture:
     """What each layer keeps. Raises `InputError` for what vLLM does not serve as a decoder."""
     _refuse_encoders(facts)
-    reader = _READERS.get(facts.model_type) or state_families.READERS.get(facts.model_type)
+    kind = facts.model_type
+    reader = _READERS.get(kind) or mixed_families.READERS.get(kind) or state_families.READERS.get(kind)
     if reader is not None:
         return Architecture(facts, tuple(reader(facts)))
     if facts.model_type in _MLA_TYPES and facts.get("kv_lora_rank") is not None:
         return Architecture(facts, tuple(_latent(facts)))
-    known = facts.known
-    reason = None if known else f"model type {facts.model_type or '(none)'} is not known; computed from its dimensions"
+    reason = (
+        None
+        if facts.known or kind in _GENERAL_RULE
+        else f"model type {facts.model_type or '(none)'} is not known; computed from its dimensions"
+    )
     return Architecture(facts, tuple(attention_layers(facts)), estimated=reason)
 
 

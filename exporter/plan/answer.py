@@ -115,7 +115,7 @@ def resolve(architecture: Architecture, request: Request) -> tuple[EngineOptions
         warnings.append(f"the checkpoint states a KV cache scheme, so vLLM keeps the cache as {hint}")
     if options.draft_layers:
         warnings.append(
-            f"the draft's {options.draft_layers} layers are taken to cache as the model's own; its weights are not counted"
+            f"the draft's {options.draft_layers} layers are taken to cache as the model's do; its weights do not count"
         )
     if architecture.estimated is not None:
         warnings.append(f"estimated: {architecture.estimated}")
