@@ -121,7 +121,14 @@ def _verdict(t: Thresholds) -> tuple[Panel, ...]:
 
 
 def _projection(t: Thresholds) -> tuple[Panel, ...]:
-    demand = {"unit": "percentunit", "low": 0, "height": 10, "steps": ((None, GREEN), (1.0, RED)), "limit": True}
+    demand = {
+        "unit": "percentunit",
+        "low": 0,
+        "height": 10,
+        "steps": ((None, GREEN), (1.0, RED)),
+        "limit": True,
+        "soft": 1.1,
+    }
     return (
         timeseries(
             "KV pool: in use, and what was projected a minute before",
@@ -185,6 +192,7 @@ def _projection(t: Thresholds) -> tuple[Panel, ...]:
             bars=True,
             steps=((None, GREEN), (float(t.spike_per_second), RED)),
             limit=True,
+            soft=float(t.spike_per_second) * 1.5,
             colour="fixed",
             overrides=(fields(".*", color=RED),),
         ),
@@ -227,6 +235,7 @@ def _why(t: Thresholds) -> tuple[Panel, ...]:
             width=9,
             steps=((None, GREEN), (float(t.offered_load_ratio), RED)),
             limit=True,
+            soft=1.2,
             empty="no arrivals yet",
         ),
         timeseries(
@@ -238,6 +247,7 @@ def _why(t: Thresholds) -> tuple[Panel, ...]:
             width=12,
             steps=((None, GREEN), (float(t.healthy_preemption_ratio), YELLOW), (float(t.spike_per_request), RED)),
             limit=True,
+            soft=float(t.spike_per_request) * 1.2,
             empty="nothing finished yet",
         ),
         timeseries(

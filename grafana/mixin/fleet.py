@@ -72,21 +72,20 @@ def _summary() -> tuple[Panel, ...]:
             "Tokens that still fit into the KV pools of the chosen engines together.",
             (Target(f"sum({of_engine('kv_tokens')})", "tokens"),),
             decimals=1,
+            graph="none",
             steps=((None, BLUE),),
             empty="not known",
         ),
         stat(
-            "Engines not watched well",
+            "Not readable",
             "Exporters that cannot be scraped, and engines whose page cannot be read.",
             (
                 Target(
                     'count(up{job=~".*vllm-headroom.*", namespace=~"$namespace"} == 0) or vector(0)',
-                    "exporter down",
+                    "exporter",
                     instant=True,
                 ),
-                Target(
-                    f"count({of_pod('source_up', source='vllm')} == 0) or vector(0)", "vLLM unreadable", instant=True
-                ),
+                Target(f"count({of_pod('source_up', source='vllm')} == 0) or vector(0)", "vLLM page", instant=True),
             ),
             unit="none",
             graph="none",
@@ -207,6 +206,7 @@ def _models(t: Thresholds) -> tuple[Panel, ...]:
             width=8,
             steps=((None, GREEN), (float(t.offered_load_ratio), RED)),
             limit=True,
+            soft=1.2,
             empty="no arrivals yet, or no recording rules",
         ),
         timeseries(
@@ -228,6 +228,7 @@ def _models(t: Thresholds) -> tuple[Panel, ...]:
             width=8,
             steps=((None, GREEN), (float(t.slo_fast_burn) * float(t.slo_budget_ratio), RED)),
             limit=True,
+            soft=2 * float(t.slo_fast_burn) * float(t.slo_budget_ratio),
             empty="no recording rules",
         ),
     )

@@ -7,7 +7,7 @@ from grafana.mixin.thresholds import Thresholds
 
 def gpu() -> tuple[Panel, ...]:
     """What fills the GPU, and whether anything but KV grows."""
-    colours = (PURPLE, RED, GREEN, BLUE, ORANGE, GREY, "#ccccdc40")
+    colours = (PURPLE, RED, GREEN, BLUE, ORANGE, GREY, "#44444f")
     parts = gpu_memory()
     return (
         timeseries(
@@ -72,19 +72,21 @@ def gpu() -> tuple[Panel, ...]:
 
 def host() -> tuple[Panel, ...]:
     """The container's memory against its limit."""
-    kinds = "current|limit|anon|shmem|file|dev_shm_used"
+    kinds = "current|limit|anon|shmem|dev_shm_used|machine_total|machine_available"
     return (
         timeseries(
-            "Memory of the container",
-            "As its cgroup reports it. The kernel kills at the limit; file cache is given back before that, anon and shmem "
-            "are not. KV offloaded to the host is shmem.",
+            "Host memory",
+            "Of the server's container as its cgroup reports it, and of the machine. The kernel kills at the limit; file "
+            "cache is given back before that, anon and shmem are not. KV offloaded to the host is shmem.",
             (Target(of_pod("host_memory_bytes", kind=f"~{kinds}"), "{{pod}} {{kind}}"),),
             unit="bytes",
             low=0,
             width=16,
-            empty="the container is not visible",
+            empty="host memory is not read",
             overrides=(
-                fields("limit$", color=RED, custom_fillOpacity=0, custom_lineStyle={"fill": "dash", "dash": [6, 4]}),
+                fields(
+                    "(limit|total)$", color=RED, custom_fillOpacity=0, custom_lineStyle={"fill": "dash", "dash": [6, 4]}
+                ),
             ),
         ),
         stat(
@@ -118,8 +120,9 @@ def exporter(t: Thresholds) -> tuple[Panel, ...]:
     return (
         timeseries(
             "Sources that answer",
-            "1 while the last reading succeeded. What a source that is down would tell is unknown, not zero.",
-            (Target(of_pod("source_up"), "{{pod}} {{source}}"),),
+            "1 while the last reading succeeded for all chosen pods. What a source that is down would tell is unknown, not "
+            "zero.",
+            (Target(f"min by (source) ({of_pod('source_up')})", "{{source}}"),),
             unit="none",
             low=0,
             high=1,
@@ -129,7 +132,7 @@ def exporter(t: Thresholds) -> tuple[Panel, ...]:
         timeseries(
             "Age of what it shows",
             f"Seconds since the last tick. From {t.stale_seconds} s on the exporter counts as stale.",
-            (Target(f"time() - {of_pod('last_tick_timestamp_seconds')}", "{{pod}}"),),
+            (Target(f"max(time() - {of_pod('last_tick_timestamp_seconds')})", "oldest"),),
             unit="s",
             low=0,
             width=6,
@@ -137,10 +140,10 @@ def exporter(t: Thresholds) -> tuple[Panel, ...]:
         ),
         timeseries(
             "Its own cost",
-            "Seconds that a tick takes, waiting for vLLM's page included, and the exporter's resident memory.",
+            "Seconds that the slowest tick takes, waiting for vLLM's page included, and the exporter's resident memory.",
             (
-                Target(of_pod("tick_duration_seconds"), "tick {{pod}}"),
-                Target(of_pod("process_resident_memory_bytes", job="~.*vllm-headroom.*"), "memory {{pod}}"),
+                Target(f"max({of_pod('tick_duration_seconds')})", "tick"),
+                Target(f"max({of_pod('process_resident_memory_bytes', job='~.*vllm-headroom.*')})", "memory"),
             ),
             unit="s",
             low=0,

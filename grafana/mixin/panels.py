@@ -127,9 +127,12 @@ def stat(title: str, description: str, targets: tuple[Target, ...], **more: Any)
 
 
 def timeseries(title: str, description: str, targets: tuple[Target, ...], **more: Any) -> Panel:
-    """Lines over time. `fill` in percent; `stack` puts series on top of each other; `limit` draws the thresholds."""
+    """Lines over time. `fill` in percent; `stack` puts series on top of each other; `limit` draws the thresholds.
+
+    The axis reaches at least to `soft`.
+    """
     stack, limit, bars = more.pop("stack", False), more.pop("limit", False), more.pop("bars", False)
-    axis = more.pop("axis", "")
+    soft = more.pop("soft", None)
     custom = {
         "drawStyle": "bars" if bars else "line",
         "lineInterpolation": "linear",
@@ -138,10 +141,11 @@ def timeseries(title: str, description: str, targets: tuple[Target, ...], **more
         "gradientMode": "none",
         "showPoints": "never",
         "spanNulls": False,
-        "axisLabel": axis,
+        "axisLabel": "",
         "axisPlacement": "auto",
         "stacking": {"mode": "normal" if stack else "none", "group": "A"},
         "thresholdsStyle": {"mode": "dashed" if limit else "off"},
+        **({} if soft is None else {"axisSoftMax": soft}),
     }
     legend = {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []}
     options = {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
@@ -168,4 +172,12 @@ def table(title: str, description: str, targets: tuple[Target, ...], **more: Any
     """One row for each set of labels; the columns come from the queries."""
     custom = {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": False}
     options = {"showHeader": True, "cellHeight": "sm", "sortBy": more.pop("sort", [])}
-    return Panel("table", title, description, targets, **{"width": 24, **more}, custom=custom, options=options)
+    return Panel(
+        "table",
+        title,
+        description,
+        targets,
+        **{"width": 24, "colour": "thresholds", **more},
+        custom=custom,
+        options=options,
+    )

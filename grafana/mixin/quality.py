@@ -105,12 +105,13 @@ def _calibration(t: Thresholds) -> tuple[Panel, ...]:
     return (
         timeseries(
             "What was projected a minute before, and what came",
-            "KV in use, beside the demand that was projected for this moment 60 s earlier: expected, and the level it should "
-            "stay below nine times in ten. Demand above 100% shows as a full pool.",
+            "KV in use by the fullest of the chosen engines, beside the demand that was projected for this moment 60 s earlier: "
+            "expected, and the level it should stay below nine times in ten. Demand above 100% shows as a full pool. Choose one "
+            "pod to judge one engine.",
             (
-                Target(of_engine("kv_used_ratio"), f"in use {WHO}"),
-                Target(said_before("0.5"), f"expected {WHO}"),
-                Target(said_before("0.9"), f"9 in 10 below {WHO}"),
+                Target(f"max({of_engine('kv_used_ratio')})", "in use"),
+                Target(f"max({said_before('0.5')})", "expected"),
+                Target(f"max({said_before('0.9')})", "9 in 10 below"),
             ),
             unit="percentunit",
             low=0,
@@ -134,8 +135,8 @@ def _calibration(t: Thresholds) -> tuple[Panel, ...]:
             "Probability, and the alarm made of it",
             "Probability within 60 s; the alarm (0 or 1) goes on at 60% and off below 30%.",
             (
-                Target(of_engine("oom_probability", risk="kv", horizon_seconds="60"), f"probability {WHO}"),
-                Target(of_engine("oom_predicted", risk="kv"), f"alarm {WHO}"),
+                Target(of_engine("oom_probability", risk="kv", horizon_seconds="60"), WHO),
+                Target(f"max({of_engine('oom_predicted', risk='kv')})", "alarm"),
             ),
             unit="percentunit",
             low=0,
@@ -155,6 +156,7 @@ def _calibration(t: Thresholds) -> tuple[Panel, ...]:
             decimals=2,
             steps=((None, GREEN), (float(t.forecast_calibration_error), RED)),
             limit=True,
+            soft=2 * float(t.forecast_calibration_error),
             empty="too few forecasts to judge",
         ),
     )
@@ -184,7 +186,7 @@ def _lead() -> tuple[Panel, ...]:
             "When the alert was firing, by severity, and preemptions per second: the bars should begin after the areas.",
             (
                 Target(f"count by (severity) (ALERTS{{{_ALERT}}})", "alert {{severity}}"),
-                Target(of_engine("preemptions_per_second"), f"preemptions {WHO}"),
+                Target(f"sum({of_engine('preemptions_per_second')})", "preemptions"),
             ),
             unit="none",
             low=0,

@@ -51,9 +51,10 @@ def prometheus(
     home: Path,
     targets: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]],
     rules: Sequence[Path] = (),
-    alertmanager: str = "",
+    alertmanagers: Sequence[str] = (),
     scrape_seconds: float = 1,
     port: int = 0,
+    retention: str = "15d",
 ) -> Iterator[str]:
     """Prometheus that scrapes `targets` (job → host:port and labels). Yields its URL."""
     config: dict[str, Any] = {
@@ -64,8 +65,8 @@ def prometheus(
             for job, each in targets.items()
         ],
     }
-    if alertmanager:
-        static = [{"targets": [alertmanager.removeprefix("http://")]}]
+    if alertmanagers:
+        static = [{"targets": [url.removeprefix("http://") for url in alertmanagers]}]
         config["alerting"] = {"alertmanagers": [{"static_configs": static}]}
     home.mkdir(parents=True, exist_ok=True)
     file = home / "prometheus.yml"
@@ -76,6 +77,7 @@ def prometheus(
         f"--config.file={file}",
         f"--storage.tsdb.path={home / 'data'}",
         f"--web.listen-address={url.removeprefix('http://')}",
+        f"--storage.tsdb.retention.time={retention}",
         "--log.level=warn",
     ]
     with running(command, f"{url}/-/ready", home / "prometheus.log") as base:

@@ -1,6 +1,7 @@
 // One panel: its data, and the part of @grafana/ui that Grafana itself would draw it with.
-import { applyFieldOverrides, getFieldDisplayValues, transformDataFrame } from "@grafana/data";
-import { BarGauge, BigValue, PanelChrome, Table, TimeSeries, VizRepeater, useTheme2 } from "@grafana/ui";
+import { applyFieldOverrides, cacheFieldDisplayNames, getFieldDisplayValues, transformDataFrame } from "@grafana/data";
+import { BarGauge, BigValue, PanelChrome, TimeSeries, VizRepeater, useTheme2 } from "@grafana/ui";
+import { TableNG } from "@grafana/ui/unstable";
 import { useEffect, useState } from "react";
 import { lastValueFrom } from "rxjs";
 import { framesOf } from "./query.js";
@@ -15,6 +16,7 @@ function shaped(panel, frames, theme) {
     for (const property of override.properties)
       if (property.id === "thresholds") property.value.steps.forEach((step) => (step.value = step.value ?? -Infinity));
   const data = applyFieldOverrides({ data: frames, fieldConfig, replaceVariables: replace, theme, fieldConfigRegistry: registry, timeZone: "browser" });
+  cacheFieldDisplayNames(data);
   return { data, fieldConfig };
 }
 
@@ -37,7 +39,7 @@ function Values({ panel, frames, width, height, theme, one }) {
   return (
     <VizRepeater
       getValues={() => values} renderValue={one} width={width} height={height} source={frames} renderCounter={0} autoGrid={!horizontal}
-      orientation={horizontal ? "horizontal" : "auto"} itemSpacing={horizontal ? 6 : 3} minVizHeight={horizontal ? 16 : 0} maxVizHeight={horizontal ? 40 : undefined}
+      orientation={horizontal ? "horizontal" : "auto"} itemSpacing={horizontal ? 6 : 3} minVizHeight={horizontal ? 16 : 0} maxVizHeight={horizontal ? 300 : undefined}
     />
   );
 }
@@ -64,7 +66,7 @@ const drawers = {
     <TimeSeries frames={shaped(panel, frames, theme).data} timeRange={range} timeZone="browser" width={width} height={height} legend={panel.options.legend} options={panel.options} />
   ),
   table: ({ panel, frames, width, height, theme }) => (
-    <Table data={shaped(panel, frames, theme).data[0]} width={width} height={height} initialSortBy={panel.options.sortBy} />
+    <TableNG data={shaped(panel, frames, theme).data[0]} width={width} height={height} sortBy={panel.options.sortBy} cellHeight="sm" structureRev={1} />
   ),
 };
 

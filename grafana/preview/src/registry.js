@@ -4,7 +4,7 @@ import { FieldConfigOptionsRegistry, Registry, standardFieldConfigEditorRegistry
 const STANDARD = ["unit", "min", "max", "decimals", "noValue", "displayName", "color", "thresholds", "mappings", "links"];
 const CUSTOM = [
   "drawStyle", "lineInterpolation", "lineWidth", "lineStyle", "fillOpacity", "gradientMode", "showPoints", "spanNulls", "axisLabel",
-  "axisPlacement", "stacking", "thresholdsStyle", "align", "cellOptions", "filterable",
+  "axisPlacement", "axisSoftMax", "stacking", "thresholdsStyle", "align", "cellOptions", "filterable",
 ];
 
 const item = (path, isCustom) => ({
@@ -22,7 +22,7 @@ export function register() {
   standardFieldConfigEditorRegistry.setInit(() => STANDARD.map((path) => item(path, false)));
   standardTransformersRegistry.setInit(() =>
     [standardTransformers.mergeTransformer, standardTransformers.organizeFieldsTransformer, standardTransformers.sortByTransformer].map(
-      (transformation) => ({ id: transformation.id, name: transformation.name, transformation }),
+      (transformation) => ({ id: transformation.id, name: transformation.name, transformation: async () => transformation }),
     ),
   );
 }
