@@ -24,6 +24,7 @@ from tests.grafana.pagerduty import Event, PagerDuty, as_operator
 from tests.grafana.stack import alertmanager, free_port, prometheus, running
 
 GRAFANA = Path(__file__).parents[2] / "grafana"
+RULES = sorted((GRAFANA / "rules").glob("*.yaml"))
 KEY = "e93facc04764012d7bfb002500d5d1a6"
 WHERE = {"namespace": "llm", "pod": "chat-0"}
 PAST, CALM, LASTING = 80, 28, 30
@@ -49,6 +50,12 @@ class Story:
     events: Mapping[str, Sequence[Event]]
     refused: Sequence[Sequence[str]]
     seconds: float
+
+
+def committed(name: str) -> dict[str, Any]:
+    """A file of grafana/alertmanager/ as it is committed."""
+    config: dict[str, Any] = yaml.safe_load((GRAFANA / "alertmanager" / name).read_text())
+    return config
 
 
 def configured(config: dict[str, Any], pagerduty: PagerDuty, home: Path) -> dict[str, Any]:
@@ -77,12 +84,8 @@ def tell(home: Path) -> Story:
     preempted: float | None = None
     with contextlib.ExitStack() as stack:
         duties = {name: stack.enter_context(PagerDuty(KEY)) for name in ("plain", "operator")}
-        configs = {
-            "plain": yaml.safe_load((GRAFANA / "alertmanager" / "alertmanager.yml").read_text()),
-            "operator": as_operator(
-                yaml.safe_load((GRAFANA / "alertmanager" / "alertmanagerconfig.yaml").read_text()), "llm", ""
-            ),
-        }
+        resource = as_operator(committed("alertmanagerconfig.yaml"), WHERE["namespace"], "")
+        configs = {"plain": committed("alertmanager.yml"), "operator": resource}
         routers = [
             stack.enter_context(alertmanager(home / name, configured(configs[name], duties[name], home)))
             for name in duties
@@ -99,7 +102,7 @@ def tell(home: Path) -> Story:
             prometheus(
                 home / "prometheus",
                 target,
-                quick(sorted((GRAFANA / "rules").glob("*.yaml")), home),
+                quick(RULES, home),
                 routers,
                 scrape_seconds=2,
             )
