@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from exporter.settings import load
 from exporter.top.board import Board
 from exporter.top.feeds import AnyFeed, Reader, Seen, once, readers
 from exporter.top.plain import plain
-from exporter.top.report import places
+from exporter.top.report import places, states
 from exporter.web.telling import WINDOWS
 
 FRAME_SECONDS = 0.25
@@ -93,7 +94,7 @@ def _report(read: Callable[[], list[Seen]], options: argparse.Namespace) -> int:
 
 
 def _watch(sources: Sequence[Reader], options: argparse.Namespace) -> int:
-    from rich.console import Console
+    from rich.console import Console, ConsoleDimensions
     from rich.live import Live
 
     from exporter.top.keys import keys
@@ -109,10 +110,12 @@ def _watch(sources: Sequence[Reader], options: argparse.Namespace) -> int:
     try:
         with keys() as pressed, Live(console=console, auto_refresh=False, screen=True) as live:
             while not board.done and not told_to_stop:
+                # rich keeps to LINES and COLUMNS where a shell has set them, and so misses every resize.
+                console.size = ConsoleDimensions(*os.get_terminal_size(sys.stdout.fileno()))
                 seen = [source.seen for source in sources]
                 live.update(view.draw(seen, board), refresh=True)
                 for key in pressed.pressed(FRAME_SECONDS):
-                    board = board.press(key, len(places(seen)))
+                    board = board.press(key, states(places(seen)))
                 for source in sources:
                     source.show(board.window)
     except KeyboardInterrupt:

@@ -3,8 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
@@ -150,9 +150,22 @@ class Reader:
 def once(server: str, feed: Feed, window: int) -> Seen:
     """One reading of a feed."""
     try:
-        return Seen(server, feed.read(window), "")
+        return Seen(server, printable(feed.read(window)), "")
     except SourceError as error:
-        return Seen(server, None, str(error))
+        return Seen(server, None, printable(str(error)))
+
+
+def printable(value: Any) -> Any:
+    """The same value with every character replaced that could drive a terminal: names come from outside."""
+    if isinstance(value, str):
+        return value if value.isprintable() else "".join(c if c.isprintable() else "�" for c in value)
+    if isinstance(value, tuple):
+        return tuple(map(printable, value))
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: printable(getattr(value, field.name)) for field in fields(value)})
+    return value
 
 
 def readers(urls: Sequence[str], make: Callable[[str], Feed], interval: float) -> tuple[Reader, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exporter.forecast.assessment import State
 from exporter.top.feeds import Seen
 from exporter.web.bars import LABELS
 from exporter.web.status import Device, Engine, Host, Status
@@ -23,6 +24,11 @@ class Place:
 def places(seen: Sequence[Seen]) -> list[Place]:
     """Every engine of every server, in the order of the servers given."""
     return [Place(one.server, engine, one.status) for one in seen if one.status for engine in one.status.engines]
+
+
+def states(everyone: Sequence[Place]) -> list[State]:
+    """The state of each."""
+    return [place.engine.state for place in everyone]
 
 
 def name(place: Place, others: Sequence[Place]) -> str:
@@ -53,27 +59,30 @@ def soon(engine: Engine) -> str:
     return f"{said}, out in {about(until)}" if until is not None else said
 
 
-def facts(engine: Engine) -> list[tuple[str, str]]:
-    """What there is to say of one engine beside its drawing, as names and texts."""
+def facts(engine: Engine, *, brief: bool = False) -> list[tuple[str, str]]:
+    """What there is to say of one engine beside its drawing, as names and texts; `brief` where room is short."""
     pool, load = engine.pool, engine.load
     capacity = f" of {count(pool.capacity_tokens)} tokens" if pool.capacity_tokens is not None else ""
     peak = f", at most {percent(pool.used_ratio_peak)} in 60 s" if pool.used_ratio_peak is not None else ""
-    rows = [("left", f"{left(engine)}; {percent(pool.used_ratio)}{capacity} in use{peak}"), ("load", _load(engine))]
+    if brief:
+        capacity = peak = ""
+    used = f"; {percent(pool.used_ratio)}{capacity} in use{peak}" if pool.used_ratio is not None else ""
+    rows = [("left", f"{left(engine)}{used}"), ("load", _load(engine))]
     lengths = [
         f"{what} {count(of.mean)} on average" + (f", 9 in 10 ≤ {count(of.p90_below)}" if of.p90_below else "")
         for what, of in (("prompts", load.prompt), ("outputs", load.output))
         if of.mean is not None
     ]
-    if lengths:
+    if lengths and not brief:
         rows.append(("lengths", "; ".join(lengths)))
     chances = ", ".join(f"{percent(c.probability)} in {about(c.horizon_seconds)}" for c in engine.forecast.chances)
     rows.append(("runs out", chances or "no forecast at present"))
     if engine.forecast.driver not in (None, "none"):
         rows.append(("driven by", DRIVERS[engine.forecast.driver]))
-    for place, lever in enumerate(engine.levers[:3]):
-        cost = f" ({lever.cost})" if lever.cost else ""
+    for place, lever in enumerate(engine.levers[: 1 if brief else 3]):
+        cost = f" ({lever.cost})" if lever.cost and not brief else ""
         rows.append(("" if place else "helps", f"{lever.effect}: {lever.flag or lever.lever}{cost}"))
-    if engine.score is not None:
+    if engine.score is not None and not brief:
         score = engine.score
         told = f"{score.hit} of {score.hit + score.false_alarm} alarms came true"
         rows.append(("score", f"{told}, {score.hit} of {score.hit + score.miss} exhaustions foreseen"))

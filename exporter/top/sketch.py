@@ -125,11 +125,12 @@ def bar(ratio: float | None, width: int, style: str) -> Row:
 
 def stack(segments: Sequence[Segment], width: int) -> Row:
     """A whole cut into its parts, each at least one character wide where it is not empty."""
-    total = sum(part.bytes for part in segments) or 1
-    shares = [max(1, round(width * part.bytes / total)) if part.bytes else 0 for part in segments]
+    parts = [part for part in segments if part.bytes > 0]
+    total = sum(part.bytes for part in parts)
+    shares = [max(1, round(width * part.bytes / total)) for part in parts]
     while sum(shares) > width and max(shares) > 1:
         shares[shares.index(max(shares))] -= 1
     while shares and sum(shares) < width:
         shares[shares.index(max(shares))] += 1
     marks = {"kv_used": "█", "kv_free": "▒", "kv_pool": "▓", "free": "·", "weights": "█", "neighbours": "▚"}
-    return [(marks.get(p.kind, "▓") * n, p.kind) for p, n in zip(segments, shares, strict=True) if n]
+    return [(marks.get(p.kind, "▓") * n, p.kind) for p, n in zip(parts, shares, strict=True)]

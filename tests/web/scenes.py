@@ -328,5 +328,6 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "two-engines": _two,
     "eight-engines": _eight,
     "hostile": _hostile,
+    "control": lambda: scene(engine(MOODS["ok"], "0\x1b[2J", model="m\x1b]0;owned\x07\u202e")),
 }
 """By name; each call makes the scene anew."""
