@@ -1,5 +1,7 @@
 """What a running engine's pool holds and what is left of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.capacity import capacity_of, headroom_of, pool_of, typical_context, used_blocks_of
@@ -34,6 +36,13 @@ def test_the_reported_size_comes_first() -> None:
     )
     capacity = capacity_of(cache, UNIFORM, 4096)
     assert (capacity.tokens, capacity.tokens_rule) == (148_336, "reported")
+
+
+def test_the_weights_come_from_the_arithmetic() -> None:
+    """What the model's config says of its weights is told beside the pool; without a config it is absent."""
+    known = capacity_of(CacheConfig(), replace(UNIFORM, weight_bytes=16_060_522_496), 4096)
+    assert known.weight_bytes == 16_060_522_496
+    assert capacity_of(CacheConfig(), None, 4096).weight_bytes is None
 
 
 def test_concurrency_times_length_comes_second() -> None:

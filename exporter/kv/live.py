@@ -14,6 +14,7 @@ from exporter.kv.demand import RequestDemand
 from exporter.kv.options import DEFAULT_BATCHED_TOKENS, EngineOptions
 from exporter.kv.pool import Pool
 from exporter.kv.sizing import request_demand, size_architecture
+from exporter.kv.weights import count_weights
 from exporter.reading import CacheConfig
 
 TOLERANCE = (0.98, 1.02)
@@ -37,6 +38,8 @@ class LiveArithmetic:
     calibration_ratio: float | None
     cause: str | None
     estimated: str | None
+    weight_bytes: int | None = None
+    """The weights of one rank, a vision or audio tower left out; `None` where they cannot be counted."""
 
 
 def live_arithmetic(
@@ -69,7 +72,15 @@ def live_arithmetic(
         calibration_ratio=ratio,
         cause=_cause(architecture, options, cache, ratio) if outside and ratio is not None else None,
         estimated=architecture.estimated,
+        weight_bytes=_weight_bytes(architecture, options),
     )
+
+
+def _weight_bytes(architecture: Architecture, options: EngineOptions) -> int | None:
+    try:
+        return count_weights(architecture, options).bytes
+    except InputError:
+        return None
 
 
 def _options(
