@@ -127,9 +127,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "burst",
-            "Steady chat; at second 30 and every 90 s after, four times as many requests for 12 s.",
+            "Steady chat; at second 45 and every 105 s after, three times as many requests for 25 s.",
             "running and waiting jump, the probability follows within seconds, preemptions come later",
-            (Stream(_steady(1.8), 1.8, _chat), Stream(_pulses(6, 30, 90, 12), 6, _chat)),
+            (Stream(_steady(1.8), 1.8, _chat), Stream(_pulses(4, 45, 105, 25), 4, _chat)),
         ),
         Scenario(
             "prefill-spike",

@@ -46,7 +46,7 @@ def test_calm_stays_quiet() -> None:
 def test_what_is_exported_is_what_the_engine_holds() -> None:
     """At every second used blocks, free tokens, load and preemptions are the engine's own."""
     engine = DemoEngine(arrivals=SCENARIOS["burst"].requests(seed=0))
-    for snapshot in watched(engine, 50):
+    for snapshot in watched(engine, 70):
         status = only(snapshot)
         assert status.used_blocks == pytest.approx(engine.usage * 2587)
         assert status.headroom.tokens == pytest.approx((1 - engine.usage) * 2587 * 16)
