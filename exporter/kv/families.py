@@ -31,7 +31,7 @@ _MLA_TYPES = frozenset(
     }
 )
 _IGNORES_LAYER_TYPES = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
-_GENERAL_RULE = {  # fmt: skip
+_GENERAL_RULE = {
     "aquila",
     "bailing_moe",
     "bailing_moe_v2",

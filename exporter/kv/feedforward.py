@@ -30,6 +30,9 @@ class FeedForward:
             return self._lettered(self.pattern[index])
         if not self.traits.feedforward:
             return Tally()
+        if self.facts.model_type == "longcat_flash" and self.experts is not None:
+            dense = self._dense(index)
+            return self._experts(self.experts) + dense + dense
         if self.experts is not None and self.sparse[index]:
             both = self._dense(index) if self.traits.dense_beside_experts else Tally()
             return self._experts(self.experts) + both
@@ -58,6 +61,10 @@ class FeedForward:
         )
         if isinstance(value, list):
             value = value[index % len(value)]
+        if self.facts.get("block_auto_adjust_ff_dim", default=self.facts.model_type == "lfm2"):
+            multiple = self.facts.integer("block_multiple_of", default=256)
+            value = int(self.facts.get("block_ffn_dim_multiplier", default=1.0) * int(2 * value / 3))
+            value = -(-value // multiple) * multiple
         shared = self.facts.get("num_kv_shared_layers", default=0)
         if self.facts.get("use_double_wide_mlp", default=False) and shared and index >= self.layers - shared:
             value *= 2
@@ -72,11 +79,14 @@ class FeedForward:
         if self.padding:
             width = -(-width // self.padding) * self.padding
         matrices = 3 if self.traits.gated else 2
-        router = self.hidden * experts.count
+        outputs = experts.count + self.facts.integer("zero_expert_num", default=0)
+        router = self.hidden * outputs
         total = Tally(experts=count * width * self.hidden * matrices)
-        total += Tally(float32=router + experts.count) if self.traits.router_float32 else Tally(plain=router)
+        total += Tally(float32=router + outputs) if self.traits.router_float32 else Tally(plain=router)
         if self.traits.expert_bias:
             total += Tally(plain=count * (width * (matrices - 1) + self.hidden) + experts.count)
+        if self.traits.expert_correction:
+            total += Tally(float32=outputs)
         if experts.shared_width:
             total += Tally(experts.shared_width // self.tp * self.hidden * matrices)
         if experts.shared_gate:

@@ -77,7 +77,15 @@ class Mixers:
             value, heads = cache.heads * cache.head_dim // tp, cache.heads // tp
             matrices = hidden * (key + 2 * value + 2 * heads) + value * hidden
             return Tally(matrices, (key + value) * cache.conv_kernel + heads + cache.head_dim, heads)
-        return Tally()
+        if cache.kind == "short_conv":
+            inner = cache.conv_dim // tp
+            return Tally(4 * hidden * inner, inner * cache.conv_kernel)
+        if cache.kind == "delta_kda":
+            inner, heads = cache.heads * cache.head_dim // tp, cache.heads // tp
+            gates = 2 * (hidden * cache.head_dim + cache.head_dim * inner) + hidden * heads
+            return Tally(4 * hidden * inner + gates, 3 * inner * cache.conv_kernel + cache.head_dim, inner + heads)
+        inner = cache.heads * cache.head_dim // tp
+        return Tally(5 * hidden * inner, inner)
 
     def shared_blocks(self) -> Tally:
         """Zamba2's transformer blocks, each used by many layers: attention on twice the width, and an MLP."""

@@ -22,7 +22,17 @@ _LAYER_NORM = {
 }
 _LAYER_NORM |= {"jais2", "orion", "phi", "phimoe", "stablelm", "starcoder2"}
 _ONE_NORM = {"cohere", "cohere2", "cohere2_moe", "falcon", "gptj", "phi"}
-_FOUR_NORMS = {"afmoe", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "glm_ocr_text", "rnj1"}
+_FOUR_NORMS = {
+    "afmoe",
+    "gemma2",
+    "gemma3_text",
+    "gemma3n_text",
+    "gemma4_text",
+    "glm4",
+    "glm_ocr_text",
+    "longcat_flash",
+    "rnj1",
+}
 _STATES_ONLY = {"falcon_mamba", "mamba", "mamba2", "nemotron_h", "nemotron_h_puzzle", "zamba2"}
 _HEAD_QK_NORM = {"afmoe", "apertus", "exaone4", "exaone_moe", "gemma3_text", "gemma3n_text", "gemma4_text"}
 _HEAD_QK_NORM |= {"hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3", "lfm2", "lfm2_moe", "mellum", "minimax_m3_vl_text"}
@@ -46,6 +56,7 @@ class Traits:
     out_bias: bool = False
     mlp_bias: bool = False
     expert_bias: bool = False
+    expert_correction: bool = False
     router_float32: bool = False
     sinks: bool = False
     norms: int = 2
@@ -73,14 +84,15 @@ def traits_of(facts: Facts) -> Traits:
         out_bias=bool(kind in _ALL_BIAS or use_bias or (kind in _OUT_BIAS_WITH_QKV and facts.get("attention_bias"))),
         mlp_bias=bool(kind in _ALL_BIAS or kind == "gptj" or use_bias or facts.get("mlp_bias", default=False)),
         expert_bias=kind == "gpt_oss",
-        router_float32=kind in ("ernie4_5_moe", "ernie4_5_vl_moe_text", "glm4_moe"),
+        router_float32=kind in ("ernie4_5_moe", "ernie4_5_vl_moe_text", "glm4_moe", "longcat_flash"),
+        expert_correction=kind == "lfm2_moe",
         sinks=kind == "gpt_oss",
         norms=1 if kind in _ONE_NORM | _STATES_ONLY else 4 if kind in _FOUR_NORMS else 2,
         norm_width=0 if kind == "olmo" else 2 if kind in _LAYER_NORM else 1,
         qk_norm=_qk_norm(facts),
         final_norms=0 if facts.get("do_layer_norm_before") is False else 1,
         positions=_positions(facts),
-        tied=bool(facts.get("tie_word_embeddings", default=False)),
+        tied=bool(facts.get("tie_word_embeddings", "tie_embedding", default=False)),
         head_bias=kind in ("gptj", "phi", "phimoe"),
     )
 
