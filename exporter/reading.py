@@ -168,6 +168,8 @@ class HostReading:
     """Kills seen since this process started, over restarts of the server's container."""
     oom_kills_inferred: int | None = None
     """Those of `oom_kills` that were deduced since the container was gone before its counter could be read."""
+    ooms: int | None = None
+    """`memory.events` `oom`: how often reclaim failed at the limit; a kill usually follows."""
     server_starts: int | None = None
     """Times the server's main process was seen to start since this process did, the first sight included."""
     limit_hits: int | None = None

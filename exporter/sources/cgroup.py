@@ -28,6 +28,7 @@ class GroupMemory:
     working_set: int | None = None
     committed: int | None = None
     oom_kills: int | None = None
+    ooms: int | None = None
     limit_hits: int | None = None
     pressure: Pressure | None = None
 
@@ -62,6 +63,7 @@ def _version2(path: Path, current: int) -> GroupMemory:
         working_set=max(0, current - stat["inactive_file"]) if "inactive_file" in stat else None,
         committed=None if cache is None else max(0, current - cache - stat.get("slab_reclaimable", 0)),
         oom_kills=events.get("oom_kill"),
+        ooms=events.get("oom"),
         limit_hits=events.get("max"),
         pressure=read_pressure(path / "memory.pressure"),
     )

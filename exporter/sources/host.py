@@ -197,6 +197,7 @@ def _of_group(common: HostReading, place: Place, found: tuple[str, GroupMemory])
         file=group.file,
         working_set=group.working_set,
         committed=group.committed,
+        ooms=group.ooms,
         limit_hits=group.limit_hits,
         pressure=group.pressure,
     )

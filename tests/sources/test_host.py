@@ -52,7 +52,7 @@ def test_a_service_is_read_by_its_control_group(machine: Machine) -> None:
     assert (reading.shmem, reading.file, reading.swap) == (8 * GIB, 20 * GIB, 0)
     assert reading.working_set == 45 * GIB
     assert reading.committed == 38 * GIB, "page cache can be given back, shared memory cannot"
-    assert (reading.oom_kills, reading.limit_hits) == (1, 4)
+    assert (reading.oom_kills, reading.ooms, reading.limit_hits) == (1, 1, 4)
     assert reading.pressure == Pressure(0.125, 0.03, 0.04, 0.01, 2.5, 1.0)
     assert (reading.machine_total, reading.machine_available) == (64 * GIB, 40 * GIB)
 

@@ -123,6 +123,8 @@ def full_host() -> HostStatus:
         oom_kills=0,
         oom_kills_inferred=0,
         server_starts=1,
+        ooms=0,
+        limit_hits=0,
         pressure=Pressure(0.0, 0.0, 0.0, 0.0),
         machine_total=256 * GIB,
         machine_available=100 * GIB,
