@@ -17,6 +17,8 @@ Owner = Literal["server", "neighbour", "unattributed"]
 
 DEFAULT_FLOOR_BYTES = 128 * 2**20
 """Room a server needs to go on when nothing is known of its model; an assumption."""
+FLOOR_SHARE = 0.009
+"""The floor is never more of a card than this: one that was configured to 99 % and is steady is no alarm."""
 RARE_EVENT_SECONDS = 24 * 3600.0
 """Prior: an allocation that has not been seen comes at half an event in this time plus the time watched."""
 
@@ -110,11 +112,11 @@ class DeviceForecaster:
         if not serving:
             return self._silent(reading, allocations, "the server is not up: what it allocates now is its start", free)
         self._take(reading, occupied)
-        return self._assess(reading, allocations, free)
+        floor = min(allocations.get("logits_chunk", DEFAULT_FLOOR_BYTES), int(FLOOR_SHARE * total))
+        return self._assess(reading, allocations, free, floor)
 
-    def _assess(self, reading: DeviceReading, allocations: dict[str, int], free: int) -> DeviceAssessment:
+    def _assess(self, reading: DeviceReading, allocations: dict[str, int], free: int, floor: int) -> DeviceAssessment:
         options = self._options
-        floor = allocations.get("logits_chunk", DEFAULT_FLOOR_BYTES)
         room = free - floor
         watched = reading.time - (self._since if self._since is not None else reading.time)
         climb = self._occupied.climb(options.settle_seconds)

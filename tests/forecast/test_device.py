@@ -13,6 +13,14 @@ CARD = 80 * GIB
 PERCENT_AN_HOUR = CARD / 100 / 3600
 
 
+@pytest.mark.parametrize("gib", [8, 16, 24, 48, 80])
+def test_a_card_of_any_size_at_99_percent_is_ok(gib: int) -> None:
+    """The floor of a small card is small."""
+    card = gib * GIB
+    seen = follow(lambda t: device(t, card, card - int(0.99 * card)), 700, {"logits_chunk": 512 * MIB})
+    assert {assessment.state for assessment in seen} == {"ok"}
+
+
 def test_a_full_but_steady_card_is_ok() -> None:
     """99 % used by `gpu_memory_utilization` and steady for two hours: ok at every reading, no time, next to no risk."""
     seen = follow(lambda t: device(t, CARD, CARD // 100), 7200, {"logits": 4 * GIB, "logits_chunk": 251 * MIB})
