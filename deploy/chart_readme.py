@@ -15,7 +15,7 @@ INTRODUCTION = """\
 # vllm-headroom: the chart
 
 Puts vllm-headroom beside any vLLM server, and its alerts and dashboards into Prometheus and Grafana.
-Needs Kubernetes 1.29; the sidecar by label needs MutatingAdmissionPolicy: 1.36, or 1.34 with
+Needs Kubernetes 1.29; the sidecar by label needs MutatingAdmissionPolicy: 1.36, or 1.34 with that feature gate and
 `admissionregistration.k8s.io/v1beta1` enabled. How to install it, and the other ways to add the sidecar:
 [docs/install.md](../../../docs/install.md).
 

@@ -48,12 +48,21 @@ class _Type(celtypes.MapType):
 
     def __call__(self, fields: Any = None) -> _Typed:
         for field, value in (fields or {}).items():
+            _same_types(f"{self._name}.{field}", value)
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, _Typed) and item.type_name != f"{self._name}.{field}" and field != "value":
                     raise PolicyError(f"{item.type_name} stands in {self._name}.{field}")
                 if isinstance(item, celtypes.MapType) and not isinstance(item, _Typed) and field not in FREE_MAPS:
                     raise PolicyError(f"{self._name}.{field} is an untyped map")
         return _Typed(self._name, fields)
+
+
+def _same_types(path: str, value: Any) -> None:
+    """Kubernetes' CEL has no mixed maps or lists."""
+    free_map = isinstance(value, celtypes.MapType) and not isinstance(value, _Typed)
+    items = value.values() if free_map else value if isinstance(value, list) else ()
+    if len({type(item) for item in items}) > 1:
+        raise PolicyError(f"{path} mixes types")
 
 
 FREE_MAPS = ("limits", "requests", "value")

@@ -28,6 +28,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "controlGroups": {"enabled": True},
         "vllm": {"apiKeySecret": "vllm-key", "caSecret": "vllm-ca"},
         "injection": {"prometheusAnnotations": True},
+        "resources": {"requests": {"cpu": 1, "memory": 134217728}, "limits": {"cpu": 1.5, "memory": "128Mi"}},
         "probes": {"startup": {"httpGet": {"path": "/healthz", "port": "headroom"}}},
         "exporter": {"env": [{"name": "VLLM_HEADROOM_MAX_NUM_SEQS", "value": "256"}]},
     },
@@ -103,6 +104,16 @@ def test_patch_types_are_unknown_outside_mutations() -> None:
     policy = deepcopy(_policy("default"))
     policy["spec"]["variables"][-1]["expression"] = 'Object.spec.volumes{name: "x"}.name'
     with pytest.raises(PolicyError, match="Object"):
+        admit(policy, _pod("01-plain"))
+
+
+def test_a_mixed_map_is_refused() -> None:
+    """The stand-in for the API server refuses a map of a number and a text, as Kubernetes' CEL does."""
+    policy = deepcopy(_policy("default"))
+    patch = policy["spec"]["mutations"][0]["jsonPatch"]
+    assert '"cpu": "100m"' in patch["expression"]
+    patch["expression"] = patch["expression"].replace('"cpu": "100m"', '"cpu": 1')
+    with pytest.raises(PolicyError, match="mixes types"):
         admit(policy, _pod("01-plain"))
 
 

@@ -15,7 +15,9 @@ CEL in Kubernetes has no mixed maps, so every mapping is built as a typed object
 {{- else if .free -}}
 {{- $parts := list -}}
 {{- range $key, $item := .value -}}
-{{- $parts = append $parts (printf "%s: %s" (toJson $key) (toJson $item)) -}}
+{{- /* A number would mix types in the map: quantities are strings, cpu: 1 as well. */ -}}
+{{- $quantity := ternary $item (ternary (int64 $item | toString) (toString $item) (eq (toString (floor $item)) (toString $item))) (kindIs "string" $item) -}}
+{{- $parts = append $parts (printf "%s: %s" (toJson $key) (toJson $quantity)) -}}
 {{- end -}}
 { {{- join ", " $parts -}} }
 {{- else -}}
