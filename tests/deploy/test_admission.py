@@ -80,6 +80,14 @@ def test_the_servers_own_containers_stay_as_they_are(file: Path, variant: str) -
     assert {**after["spec"], **before["spec"]}.keys() == after["spec"].keys()
 
 
+@pytest.mark.parametrize("port", ["94x8", "99999", "80", ""])
+def test_a_wrong_port_on_the_hosts_network_is_no_port(port: str) -> None:
+    """On the host's network a wrong port must not become the default one, which two pods would fight for."""
+    pod = _pod("10-host-network-with-port")
+    pod["metadata"]["annotations"]["vllm-headroom/listen-port"] = port
+    assert admit(_policy("default"), deepcopy(pod)) == pod
+
+
 def test_a_failure_never_keeps_a_pod_from_starting() -> None:
     """Where the policy fails, the API server lets the pod pass as it was."""
     assert _policy("default")["spec"]["failurePolicy"] == "Ignore"
