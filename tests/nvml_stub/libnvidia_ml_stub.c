@@ -3,11 +3,14 @@
  * Compiled by the tests, loaded by the real pynvml. What it answers is set through the stub_* functions. A handle is a
  * number with the generation of the nvmlInit that gave it out, so that one kept over a shutdown is found out.
  * -DOLD_DRIVER leaves out what came after driver 470: memory v2 and process lists v2 and v3. -DNO_MIG leaves MIG out.
- * -DNO_INIT leaves out the initialisation itself. -DWITH_CARD has a card from the start, for programs that set nothing.
+ * -DNO_INIT leaves out the initialisation itself. -DWITH_CARD has a card from the start, for programs that set nothing;
+ * that card is lost while the file that NVML_STUB_LOST names exists.
  */
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEVICES 8
 #define SLICES 8
@@ -79,6 +82,10 @@ void stub_fault(const char *function, unsigned slot, int code, unsigned after) {
 
 static int fault(const char *function, unsigned slot) {
     calls++;
+#ifdef WITH_CARD
+    const char *lost = getenv("NVML_STUB_LOST");
+    if (lost && !access(lost, F_OK)) return 15;
+#endif
     for (unsigned at = 0; at < fault_count; at++) {
         if (strcmp(faults[at].function, function)) continue;
         if (faults[at].device != ANY_DEVICE && faults[at].device != slot) continue;
