@@ -29,7 +29,7 @@ class Mixers:
         return self._state(cache)
 
     def _attention(self, cache: Attention) -> Tally:
-        heads = self.facts.heads // self.tp
+        heads = self._query_heads(cache) // self.tp
         kv_heads = 0 if cache.shared else kv_heads_per_rank(cache.kv_heads, self.tp)
         q, k, v = heads * cache.head_dim, kv_heads * cache.head_dim, kv_heads * cache.head_dim_v
         plain = 0
@@ -45,6 +45,15 @@ class Mixers:
             plain += q + k
         gate = 2 if self.facts.get("attn_output_gate", default=self.facts.model_type == "qwen3_next") else 1
         return Tally(self.hidden * (gate * q + k + v) + heads * cache.head_dim_v * self.hidden, plain)
+
+    def _query_heads(self, cache: Attention) -> int:
+        """Windowed layers of some models have more query heads than the others."""
+        other = self.facts.get("attention_other_setting")
+        if cache.window is not None and isinstance(other, dict) and other.get("num_attention_heads"):
+            return int(other["num_attention_heads"])
+        if cache.window is not None:
+            return self.facts.integer("swa_num_attention_heads", default=self.facts.heads)
+        return self.facts.heads
 
     def _projections(self) -> Tally:
         """MLA: down to the latent vector and up to the heads again."""

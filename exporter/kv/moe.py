@@ -31,7 +31,11 @@ def experts_of(facts: Facts) -> Experts | None:
         width = dense
     shared = _first(facts, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts") * width
     explicit = _first(
-        facts, "shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size"
+        facts,
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        "moe_shared_expert_intermediate_size",
+        "share_expert_dim",
     )
     if explicit:
         shared = explicit
@@ -45,6 +49,10 @@ def sparse_layers(facts: Facts, count: int) -> list[bool]:
     types = facts.get("mlp_layer_types")
     if isinstance(types, list) and len(types) >= count:
         return [kind == "sparse" for kind in types[:count]]
+    listed = facts.get("moe_layers_enum")
+    if isinstance(listed, str) and listed:
+        chosen = {int(index) for index in listed.split(",")}
+        return [index in chosen for index in range(count)]
     moe_layers = facts.given("moe_layers")
     if isinstance(moe_layers, list):
         return [index in moe_layers for index in range(count)]

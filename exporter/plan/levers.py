@@ -24,24 +24,36 @@ class Lever:
 def levers(config: Mapping[str, Any], plan: Plan) -> tuple[Lever, ...]:
     """Every lever that helps, the strongest first."""
     found: list[Lever] = []
-    for flags, request, cost in _changes(plan):
+    changes = [(flags, request, cost, config) for flags, request, cost in _changes(plan)]
+    if plan.weights.quantization is None and plan.request.gpu_bytes is not None:
+        stored = {**config, "quantization_config": {"quant_method": "fp8"}}
+        changes.append(
+            ("--quantization fp8", plan.request, "weights in 8 bits: mostly under a point; KV as it is", stored)
+        )
+    for flags, request, cost, changed_config in changes:
         if flags.startswith("--tensor") and any(lever.flags.startswith("--tensor") for lever in found):
             continue
         try:
-            changed = make_plan(config, request)
+            changed = make_plan(changed_config, request)
         except InputError:
             continue
         gain = _capacity(changed) / _capacity(plan) if _capacity(plan) > 0 else None
         if (gain is None and changed.fits) or (gain is not None and gain >= _ENOUGH):
             found.append(Lever(flags, gain, changed.fits, cost))
     found.sort(key=lambda lever: (lever.gain is None, lever.gain or 0.0), reverse=True)
-    offload = plan.request.kv_offloading_bytes
-    note = "host memory, of which vLLM pins about twice the size; a block that comes back costs PCIe time"
-    size = offload / 2**30 if offload else max(1, round(plan.kv_bytes / 2**30))
-    found.append(
-        Lever(f"--kv-offloading-size {size:g}", None, plan.fits, f"{note}; adds no running requests, only prefix hits")
-    )
+    if plan.fits:
+        found.append(_offloading(plan))
     return tuple(found)
+
+
+def _offloading(plan: Plan) -> Lever:
+    asked = plan.request.kv_offloading_bytes
+    size = asked / 2**30 if asked else max(1, round(plan.kv_bytes / 2**30))
+    cost = (
+        "host memory, of which vLLM pins about twice the size; blocks come back at the speed of PCIe; "
+        "it adds prefix hits, not running requests"
+    )
+    return Lever(f"--kv-offloading-size {size:g}", None, True, cost)
 
 
 def _capacity(plan: Plan) -> float:

@@ -123,15 +123,12 @@ def _verdict(plan: Plan, *, colour: bool) -> list[str]:
 
 
 def _levers(found: Sequence[Lever]) -> list[str]:
+    if not found:
+        return ["no single flag makes it fit: more or larger GPUs, or a smaller model"]
     lines = ["levers, the strongest first"]
     for lever in found:
-        gain = (
-            f"×{lever.gain:.2f}"
-            if lever.gain is not None
-            else ("fits" if lever.fits and lever.flags[2:4] != "kv" else "")
-        )
-        lines.append(f"  {gain:>6}  {lever.flags}")
-        lines.append(f"          cost: {lever.cost}")
+        gain = f"×{lever.gain:.2f}" if lever.gain is not None else "" if "offloading" in lever.flags else "fits"
+        lines += [f"  {gain:>6}  {lever.flags}", f"          cost: {lever.cost}"]
     return lines
 
 
