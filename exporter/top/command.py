@@ -2,7 +2,6 @@
 
 import argparse
 import importlib.util
-import os
 import signal
 import sys
 import time
@@ -15,10 +14,8 @@ from exporter.settings import load
 from exporter.top.board import Board
 from exporter.top.feeds import AnyFeed, Reader, Seen, once, readers
 from exporter.top.plain import plain
-from exporter.top.report import places, states
 from exporter.web.telling import WINDOWS
 
-FRAME_SECONDS = 0.25
 BAD = ("predicted", "exhausted", "stalled")
 GOOD_NEWS, BAD_NEWS = 0, 1
 
@@ -94,32 +91,21 @@ def _report(read: Callable[[], list[Seen]], options: argparse.Namespace) -> int:
 
 
 def _watch(sources: Sequence[Reader], options: argparse.Namespace) -> int:
-    from rich.console import Console, ConsoleDimensions
-    from rich.live import Live
+    from exporter.top.screen import show
 
-    from exporter.top.keys import keys
-    from exporter.top.view import View
+    def look(board: Board) -> list[Seen]:
+        for source in sources:
+            source.show(board.window)
+        return [source.seen for source in sources]
 
-    told_to_stop = []
+    told_to_stop: list[bool] = []
     before = signal.signal(signal.SIGTERM, lambda *_: told_to_stop.append(True))
-    console = Console()
-    view, board = View(console), Board(window=options.window)
+    board = Board(window=options.window)
+    look(board)
     for source in sources:
-        source.show(board.window)
         source.start()
     try:
-        with keys() as pressed, Live(console=console, auto_refresh=False, screen=True) as live:
-            while not board.done and not told_to_stop:
-                # rich keeps to LINES and COLUMNS where a shell has set them, and so misses every resize.
-                console.size = ConsoleDimensions(*os.get_terminal_size(sys.stdout.fileno()))
-                seen = [source.seen for source in sources]
-                live.update(view.draw(seen, board), refresh=True)
-                for key in pressed.pressed(FRAME_SECONDS):
-                    board = board.press(key, states(places(seen)))
-                for source in sources:
-                    source.show(board.window)
-    except KeyboardInterrupt:
-        pass  # the usual way to leave
+        show(look, board, lambda: bool(told_to_stop))
     finally:
         signal.signal(signal.SIGTERM, before)
         for source in sources:
