@@ -186,11 +186,16 @@ def test_a_panel_has_data_after_two_minutes_of_overload(panel: dict[str, Any], a
         assert panel["fieldConfig"]["defaults"].get("noValue"), silent
 
 
-def test_most_panels_have_data(answers: dict[str, bool]) -> None:
-    """Only what the demo cannot have is silent: a container of its own, and forecasts not yet judged."""
+def test_what_is_silent_has_a_reason(answers: dict[str, bool]) -> None:
+    """Two minutes of the demo leave only this unknown: what takes longer to know, and what is not the case."""
+    takes_longer = {"forecasts_total", "forecast_calibration_error", "device_growth_bytes_per_second"}
+    takes_longer |= {"kv_offered_load_ratio", "lever_gain_ratio", "recomputed_tokens_per_second"}
+    not_the_case = {"time_to_exhaustion_seconds", "preemptions_per_second", "oom_predicted", "kv_requests", "state"}
+    not_there = {name.removeprefix("vllm_headroom_") for name in FAMILIES if "_host_" in name}
+    allowed = {f"vllm_headroom_{name}" for name in takes_longer | not_the_case | not_there}
     silent = {name for query, some in answers.items() if not some for name in metrics_of(query)}
-    allowed = re.compile("host_|forecast|lever_gain|risk=.host")
-    assert {name for name in silent if not allowed.search(name)} <= {"vllm_headroom_time_to_exhaustion_seconds", "up"}
+    assert {name.removeprefix("model:").split(":")[0] for name in silent} <= allowed
+    assert sum(answers.values()) >= 0.75 * len(answers)
 
 
 def test_every_alert_that_can_page_is_explained_by_a_dashboard() -> None:
