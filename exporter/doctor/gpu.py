@@ -57,7 +57,10 @@ def _ownership(owned: Ownership) -> list[Finding]:
     count = len(owned.devices)
     seen = f"{count} GPU{'s' if count != 1 else ''} of this server: {owned.detail}"
     if owned.rule != "all_visible":
-        return [Finding(PART, "ok", seen, _RULES[owned.rule])]
+        mixed = [note for note in owned.notes if "CUDA_DEVICE_ORDER" in note]
+        found = [Finding(PART, "ok", seen, _RULES[owned.rule])]
+        change = "CUDA_DEVICE_ORDER=PCI_BUS_ID in vLLM's container"
+        return found + [Finding(PART, "warning", note, "", "", change) for note in mixed]
     alone = count <= 1
     return [
         Finding(

@@ -63,6 +63,15 @@ def test_several_gpus_of_unknown_owner_are_missing_their_owner() -> None:
     assert found.change.startswith("mount the socket; or name them in VLLM_HEADROOM_GPUS")
 
 
+def test_an_index_among_unlike_gpus_is_a_warning() -> None:
+    """CUDA may count them otherwise than everyone thinks."""
+    slow = FakeDevice(Identity(0, "GPU-0", "RTX 3090"), Memory(8, 6, 2))
+    fast = FakeDevice(Identity(1, "GPU-1", "RTX 5090"), Memory(8, 6, 2))
+    evidence = Evidence(environment={"CUDA_VISIBLE_DEVICES": "0"}, held_uuids=frozenset({"GPU-1"}))
+    found = gpu_findings(GpuSource(FakeLibrary(slow, fast), evidence=lambda _now: evidence), 0.0)
+    assert one(found, "GPU 0 by index among GPUs of different kinds").level == "warning"
+
+
 def test_a_single_gpu_of_unknown_owner_is_only_noted() -> None:
     """There is nothing to mix up."""
     assert one(gpu_findings(GpuSource(FakeLibrary(gpu(0))), 0.0), "1 GPU of this server").level == "note"
