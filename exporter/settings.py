@@ -65,12 +65,6 @@ def _readable_file(value: Path) -> Path:
     return value
 
 
-def _existing(value: Path) -> Path:
-    if not value.exists():
-        raise ValueError("must be an existing file or directory")
-    return value
-
-
 def _horizons(value: tuple[float, ...]) -> tuple[float, ...]:
     if any(not 1 <= seconds <= 600 for seconds in value):
         raise ValueError("must be numbers of seconds between 1 and 600")
@@ -86,7 +80,6 @@ def _prefix(value: str) -> str:
 Url = Annotated[str, AfterValidator(_base_url)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ReadableFile = Annotated[Path, AfterValidator(_readable_file)]
-ExistingPath = Annotated[Path, AfterValidator(_existing)]
 MetricPrefix = Annotated[str, AfterValidator(_prefix)]
 Horizons = Annotated[tuple[float, ...], NoDecode, BeforeValidator(_split), AfterValidator(_horizons)]
 
@@ -113,10 +106,10 @@ class Settings(BaseSettings):
     api_key_file: ReadableFile | None = Field(default=None, description="file with the bearer key for vLLM's page")
     tls_ca_file: ReadableFile | None = Field(default=None, description="CA bundle that signs vLLM's certificate")
     tls_skip_verify: bool = Field(default=False, description="accept any certificate from vLLM")
-    architecture_file: ExistingPath | None = Field(
+    architecture_file: Path | None = Field(
         default=None,
         validation_alias=PREFIX + "MODEL_CONFIG",
-        description="the model's config.json, or the directory that holds it",
+        description="the model's config.json, or the directory that holds it; it may appear later",
     )
     model_download: bool = Field(default=False, description="fetch config.json from the model hub when no disk has it")
     hf_home: Path | None = Field(default=None, description="Hugging Face cache directory; default: HF_HOME")

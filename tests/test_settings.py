@@ -71,6 +71,11 @@ def test_the_model_config_can_be_given_everywhere(source: str, tmp_path: Path, m
     assert load(flags).architecture_file == config
 
 
+def test_a_model_config_may_appear_later() -> None:
+    """The server may still be fetching the model: a path that is not there yet does not stop the start."""
+    assert load({"architecture_file": "/not/yet/there"}).architecture_file == Path("/not/yet/there")
+
+
 def test_several_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several base URLs, by comma or blank, lose their trailing slash and keep their root path."""
     monkeypatch.setenv("VLLM_HEADROOM_VLLM_URL", "http://a:1/,https://b/root/ http://[::1]:8000")
@@ -94,7 +99,6 @@ def test_an_empty_variable_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None
         ("LISTEN", "9488", "HOST:PORT"),
         ("LISTEN", "127.0.0.1:http", "HOST:PORT"),
         ("API_KEY_FILE", "/does/not/exist", "existing file"),
-        ("MODEL_CONFIG", "/does/not/exist", "existing file or directory"),
         ("LOG_FORMAT", "xml", "'text' or 'json'"),
         ("HORIZONS_SECONDS", "0", "between 1 and 600"),
         ("HORIZONS_SECONDS", "nan", "between 1 and 600"),
