@@ -56,10 +56,27 @@ def live_arithmetic(
     `max_model_len` is that of `/v1/models`; without it, it follows from the page or the model. Options the page does
     not show (batched tokens, async scheduling) are taken as those that reproduce the engine's own capacity, if any do.
     """
+    try:
+        return _live(config, cache, max_model_len, tensor_parallel_size, max_num_batched_tokens, speculative_tokens)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"config.json: its values do not describe a model ({type(error).__name__}: {error}); "
+            "check it against the original"
+        ) from error
+
+
+def _live(
+    config: Mapping[str, Any],
+    cache: CacheConfig,
+    max_model_len: int | None,
+    ranks: int,
+    batched: int | None,
+    speculative_tokens: int,
+) -> LiveArithmetic:
     architecture = read_architecture(config)
     length = max_model_len or _stated_length(cache) or architecture.facts.max_length or 8192
-    options = _options(cache, length, tensor_parallel_size, max_num_batched_tokens, speculative_tokens)
-    options, pool, ratio = _best_match(architecture, options, cache, fixed=max_num_batched_tokens is not None)
+    options = _options(cache, length, ranks, batched, speculative_tokens)
+    options, pool, ratio = _best_match(architecture, options, cache, fixed=batched is not None)
     known = cache.num_gpu_blocks is not None
     outside = ratio is not None and not TOLERANCE[0] <= ratio <= TOLERANCE[1]
     return LiveArithmetic(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from exporter.errors import InputError
 from exporter.kv.live import live_arithmetic
 from exporter.reading import CacheConfig
 from tests.kv.truth import cases, config
@@ -85,3 +86,12 @@ def test_an_unknown_architecture_is_said_to_be_estimated() -> None:
     """The reason travels with the figures."""
     unknown = {**config("llama-3.1-8b"), "model_type": "brand_new"}
     assert live_arithmetic(unknown, CacheConfig()).estimated is not None
+
+
+@pytest.mark.parametrize(
+    "broken", [{"num_hidden_layers": 1e400}, {"layer_types": [1]}, {"num_key_value_heads": 0}, {"hidden_size": "wide"}]
+)
+def test_a_broken_config_is_one_kind_of_error(broken: dict[str, Any]) -> None:
+    """Whatever is wrong in a config.json, a tick sees an InputError and nothing else."""
+    with pytest.raises(InputError):
+        live_arithmetic({**config("llama-3.1-8b"), "head_dim": None, **broken}, CacheConfig())
