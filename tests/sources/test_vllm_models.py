@@ -60,6 +60,13 @@ def test_models_of_odd_shape_are_left_out(server: PageServer, source: VllmSource
     )
 
 
+def test_the_models_are_bounded_in_number(server: PageServer, source: VllmSource) -> None:
+    """Of a list without end, as many are kept as any server has."""
+    entries = ",".join(f'{{"id":"m{index}"}}' for index in range(3000))
+    server.routes["/v1/models"] = answer(f'{{"data":[{entries}]}}', content_type="application/json")
+    assert len(source.read_models()) == 1000
+
+
 def test_the_version_is_told(server: PageServer, source: VllmSource) -> None:
     """`/version` gives the version as the server writes it."""
     server.routes["/version"] = answer('{"version":"0.32.0+cpu"}', content_type="application/json")

@@ -166,6 +166,14 @@ def test_prefixes_may_be_chosen(server: PageServer) -> None:
     usual.close()
 
 
+def test_the_page_is_named_by_its_first_engine(server: PageServer, source: VllmSource) -> None:
+    """Where engines differ in their names, those of the first stand for the page, and the others add what it lacks."""
+    old = gauge("gpu_cache_usage_perc", 0.1, engine="0")
+    new = gauge("kv_cache_usage_perc", 0.2, engine="1") + gauge("num_requests_swapped", 0, engine="1")
+    server.behaviour = answer(new + old)
+    assert source.read().names == {"kv_usage": "vllm:gpu_cache_usage_perc", "swapped": "vllm:num_requests_swapped"}
+
+
 def test_malformed_lines_are_counted_and_cost_nothing_else(server: PageServer, source: VllmSource) -> None:
     """Garbage inside a good page leaves its engines whole."""
     lines = PAGE.splitlines(keepends=True)
