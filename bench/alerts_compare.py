@@ -127,7 +127,7 @@ def _scrape(registry: CollectorRegistry, at: int, series: Series) -> None:
             if sample.name.endswith(("_bucket", "_created")):
                 continue
             key = sample.name, tuple(sorted(sample.labels.items()))
-            series.setdefault(key, []).append((at, sample.value))
+            series.setdefault(key, []).append((at, float(sample.value)))
 
 
 def _openmetrics(series: Series, file: Path) -> None:

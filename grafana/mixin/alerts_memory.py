@@ -8,11 +8,13 @@ _CARD = "GPU {{ $labels.gpu }} of " + WHERE
 _FREE = number("vllm_headroom_device_bytes", "humanize1024") + "B"
 _GROWTH = number("vllm_headroom_device_growth_bytes_per_second", "humanize1024") + "B/s"
 _OTHERS = number('vllm_headroom_device_memory_bytes{kind="other_processes"}', "humanize1024") + "B"
-_DEVICE_PROBABILITY = number('vllm_headroom_oom_probability{risk="device",horizon_seconds="60"}', "humanizePercentage")
+_DEVICE_PROBABILITY = number(
+    'vllm_headroom_oom_probability{risk="device",horizon_seconds="3600"}', "humanizePercentage"
+)
 _DEVICE_SECONDS = number('vllm_headroom_time_to_exhaustion_seconds{risk="device"}', "humanizeDuration")
 
 _HOST_FREE = number("vllm_headroom_host_bytes", "humanize1024") + "B"
-_HOST_LIMIT = number('vllm_headroom_host_memory_bytes{kind="limit"}', "humanize1024") + "B"
+_HOST_LIMIT = number('vllm_headroom_host_memory_bytes{kind="limit"}', "humanize1024", "what the machine has", "B")
 _HOST_GROWTH = number("vllm_headroom_host_growth_bytes_per_second", "humanize1024") + "B/s"
 _HOST_SECONDS = number('vllm_headroom_time_to_exhaustion_seconds{risk="host"}', "humanizeDuration")
 
@@ -64,7 +66,7 @@ def group(t: Thresholds) -> Group:
                 summary=_CARD + " is predicted to run out of memory",
                 evidence="Probability "
                 + _DEVICE_PROBABILITY
-                + " within 60 s, expected in "
+                + " within the hour, expected in "
                 + _DEVICE_SECONDS
                 + "; "
                 + _FREE
@@ -84,14 +86,13 @@ def group(t: Thresholds) -> Group:
                 f"""
                 # trend
                 vllm_headroom_oom_predicted{{risk="host"}} == 1
-                # level: no memory limit is no sample, and then no alert
-                and ignoring (risk)
-                  vllm_headroom_host_bytes
-                    < ignoring (kind) {t.host_left_ratio} * vllm_headroom_host_memory_bytes{{kind="limit"}}
+                # level: of the container's limit, or of the machine where there is none
+                and ignoring (risk) vllm_headroom_host_bytes
+                  < {t.host_left_ratio} * min without (kind) (vllm_headroom_host_memory_bytes{{kind=~"limit|machine_total"}})
                 """,
                 summary="The container of " + WHERE + " is predicted to run out of host memory",
                 evidence=_HOST_FREE
-                + " left of a limit of "
+                + " left of "
                 + _HOST_LIMIT
                 + ", growing by "
                 + _HOST_GROWTH
@@ -115,7 +116,7 @@ def group(t: Thresholds) -> Group:
                 summary="The kernel killed a process of " + WHERE + " for want of memory",
                 evidence="Kills since the monitor started: "
                 + number("vllm_headroom_host_oom_kills_total", '"%.0f"')
-                + "; limit "
+                + "; memory limit "
                 + _HOST_LIMIT
                 + ", "
                 + _HOST_FREE

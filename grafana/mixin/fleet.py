@@ -247,10 +247,10 @@ def _memory() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Probability that a GPU or a container runs out",
-            "Within 60 seconds; the worst of the namespace.",
+            "Within the hour; the worst of the namespace.",
             (
                 Target(
-                    'namespace:vllm_headroom_oom_probability:max{namespace=~"$namespace", horizon_seconds="60"}',
+                    'namespace:vllm_headroom_oom_probability:max{namespace=~"$namespace", horizon_seconds="3600"}',
                     "{{namespace}} {{risk}}",
                 ),
             ),

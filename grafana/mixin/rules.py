@@ -97,13 +97,13 @@ WHERE = "{{ with $labels.pod }}pod {{ $labels.namespace }}/{{ . }}{{ else }}{{ $
 ENGINE = "Engine {{ $labels.engine }} of {{ $labels.model_name }} (" + WHERE + ")"
 
 
-def number(metric: str, form: str = "humanize") -> str:
-    """Template text that looks up `metric` for the alert's own series, or says `unknown`.
+def number(metric: str, form: str = "humanize", otherwise: str = "unknown", unit: str = "") -> str:
+    """Template text that looks up `metric` for the alert's own series, or says `otherwise`.
 
     `metric` may carry matchers of its own; `form` is a template function, or a `printf` format in quotes.
     """
     name, _, own = metric.rstrip("}").partition("{")
     matchers = f"{own},%s" if own else "%s"
     shown = f"printf {form}" if form.startswith('"') else form
-    found = "{{ . | first | value | " + shown + " }}{{ else }}unknown{{ end }}"
+    found = "{{ . | first | value | " + shown + " }}" + unit + "{{ else }}" + otherwise + "{{ end }}"
     return "{{ with printf `" + name + "{" + matchers + "}` $of | query }}" + found

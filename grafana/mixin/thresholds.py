@@ -33,7 +33,9 @@ class Thresholds:
     device_fallen_ratio: str = _value(
         "0.95", "Device headroom over its highest of the last hour that counts as falling."
     )
-    host_left_ratio: str = _value("0.25", "Host headroom over the container's limit that counts as low.")
+    host_left_ratio: str = _value(
+        "0.25", "Host headroom over the container's limit, or the machine's memory, that counts as low."
+    )
     forecast_wrong_ratio: str = _value("0.5", "Wrong forecasts over all alarms and onsets of a day that is unreliable.")
     forecast_events: str = _value("10", "Alarms and onsets of a day below which no judgement is made.")
     forecast_calibration_error: str = _value("0.2", "Mean error of forecast probabilities that is unreliable.")
