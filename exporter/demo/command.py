@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import importlib.util
+import math
 import signal
 import sys
 import textwrap
@@ -17,8 +18,9 @@ from exporter.demo.demo import Demo
 from exporter.demo.traffic import SCENARIOS, Scenario, scenario
 
 MAX_SPEED = 600.0
-FRAME_SECONDS = 0.25
 LINE_SECONDS = 1.0
+WINDOW_SECONDS = 300
+"""How much of the past the view shows at first."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -94,7 +96,7 @@ def _notes(demo: Demo, chosen: Scenario) -> tuple[str, ...]:
     return (
         f"{chosen.name}: {chosen.happens}",
         f"Watch for: {chosen.watch}.",
-        f"Exporter: {demo.url}/ and {demo.url}/metrics; embedded engine: {demo.engine_url}/metrics. Ctrl-C ends.",
+        f"Exporter: {demo.url}/metrics and /, engine: {demo.engine_url}/metrics. Ctrl-C ends.",
     )
 
 
@@ -110,18 +112,26 @@ def _frames(seconds: float, duration: float | None, stop: threading.Event) -> It
 def _print(demo: Demo, chosen: Scenario, options: argparse.Namespace, stop: threading.Event) -> None:
     print(*_notes(demo, chosen), sep="\n", flush=True)
     for _ in _frames(LINE_SECONDS, options.duration, stop):
-        snapshot = demo.latest
-        if snapshot is not None:
-            print(*(words.line(snapshot, status) for status in snapshot.engines), sep="\n", flush=True)
+        _print_lines(demo)
+
+
+def _print_lines(demo: Demo) -> None:
+    snapshot = demo.latest
+    if snapshot is not None:
+        print(*(words.line(snapshot, status) for status in snapshot.engines), sep="\n", flush=True)
 
 
 def _show(demo: Demo, chosen: Scenario, options: argparse.Namespace, stop: threading.Event) -> None:
-    from rich.live import Live
+    from exporter.top.board import Board
+    from exporter.top.feeds import Seen
+    from exporter.top.screen import show
 
-    from exporter.demo.view import View
+    end = math.inf if options.duration is None else time.monotonic() + options.duration
 
-    speed = "" if options.speed == 1 else f" at {options.speed:g} times the speed"
-    view = View(f"vllm-headroom demo: {chosen.name}{speed}", _notes(demo, chosen))
-    with Live(view.draw(demo.latest), auto_refresh=False, screen=False) as live:
-        for _ in _frames(FRAME_SECONDS, options.duration, stop):
-            live.update(view.draw(demo.latest), refresh=True)
+    def look(board: Board) -> list[Seen]:
+        return [Seen("demo", demo.status(board.window), "has not answered yet")]
+
+    title = f"vllm-headroom demo: {chosen.name}" + (f", {options.speed:g} times as fast" if options.speed != 1 else "")
+    board = Board(window=WINDOW_SECONDS)
+    show(look, board, lambda: stop.is_set() or time.monotonic() >= end, title, _notes(demo, chosen))
+    _print_lines(demo)  # the view is gone with its screen

@@ -17,9 +17,12 @@ from exporter.settings import Settings, load
 from exporter.snapshot import Snapshot
 from exporter.sources.device import ProcessView
 from exporter.sources.gpus import GpuSource
+from exporter.web.status import Status
+from exporter.web.telling import tell
 
 FASTEST_POLL_SECONDS = 1 / 30
 """However fast engine time goes, the page is not read more often than this in real time."""
+STALE_POLLS = 10.0
 UNREAD_POLLS = 2.0
 """Engine time waits for the exporter when it is this many readings ahead of it."""
 
@@ -59,6 +62,13 @@ class Demo:
     def latest(self) -> Snapshot | None:
         """The exporter's last tick."""
         return None if self._daemon is None else self._daemon.monitor.latest
+
+    def status(self, window: int) -> Status | None:
+        """What the exporter's status page tells, its history `window` seconds long; none before the first tick."""
+        if self._daemon is None or self.latest is None:
+            return None
+        stale = STALE_POLLS * self._interval
+        return tell(self.latest, self._daemon.history, self._server.now(), stale, window)
 
     def start(self) -> None:
         """Start both; raises `UsageError` when an address is taken or a setting is wrong."""

@@ -30,7 +30,9 @@ def show(
         with keys() as pressed, Live(console=console, auto_refresh=False, screen=True) as live:
             while not board.done and not stopped():
                 # rich keeps to LINES and COLUMNS where a shell has set them, and so misses every resize.
-                console.size = ConsoleDimensions(*os.get_terminal_size(sys.stdout.fileno()))
+                size = os.get_terminal_size(sys.stdout.fileno())
+                if all(size):  # a terminal that was given no size says 0 × 0
+                    console.size = ConsoleDimensions(*size)
                 seen = look(board)
                 live.update(view.draw(seen, board), refresh=True)
                 for key in pressed.pressed(FRAME_SECONDS):
