@@ -51,7 +51,7 @@ class Dashboard:
             "weekStart": "",
             "liveNow": False,
             "links": _links(self.uid),
-            "annotations": {"list": [_alerts()]},
+            "annotations": {"list": [_alerts(), _preemptions()]},
             "templating": {"list": [_datasource(), *(_variable(name) for name in self.chain)]},
             "panels": _place(self.rows),
         }
@@ -118,16 +118,28 @@ def _variable(name: str) -> dict[str, Any]:
 
 
 def _alerts() -> dict[str, Any]:
+    alert = 'alertname=~"VLLMHeadroom.+", alertstate="firing", namespace=~"$namespace", pod=~"$pod"'
+    return _event(
+        "Alerts", f"ALERTS{{{alert}}}", "red", "{{alertname}}", "{{severity}}: {{pod}} {{model_name}} {{engine}}"
+    )
+
+
+def _preemptions() -> dict[str, Any]:
+    where = 'namespace=~"$namespace", model_name=~"$model", pod=~"$pod"'
+    expr = f"vllm_headroom_preemptions_per_second{{{where}}} > 0"
+    return _event("Preemptions", expr, "orange", "Preempting", "{{pod}} {{engine}}")
+
+
+def _event(name: str, expr: str, colour: str, title: str, text: str) -> dict[str, Any]:
     return {
-        "name": "Alerts",
+        "name": name,
         "datasource": DATASOURCE,
         "enable": True,
         "hide": False,
-        "iconColor": "red",
-        "expr": 'ALERTS{alertname=~"VLLMHeadroom.+", alertstate="firing", namespace=~"$namespace"}',
-        "titleFormat": "{{alertname}}",
-        "textFormat": "{{severity}}: {{pod}} {{model_name}} {{engine}}",
-        "tagKeys": "severity",
+        "iconColor": colour,
+        "expr": expr,
+        "titleFormat": title,
+        "textFormat": text,
         "step": "15s",
     }
 

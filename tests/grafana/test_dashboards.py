@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import promql_parser
 import pytest
 
 from exporter.demo.demo import Demo
@@ -55,9 +54,9 @@ def test_a_dashboard_keeps_the_conventions(dashboard: dict[str, Any]) -> None:
     assert dashboard["editable"] is False
     assert re.fullmatch(r"vllm-headroom-[a-z]+", dashboard["uid"])
     assert "id" not in dashboard
-    (alerts,) = dashboard["annotations"]["list"]
-    assert alerts["expr"].startswith("ALERTS{")
-    promql_parser.parse(filled(alerts["expr"]))
+    alerts, preemptions = dashboard["annotations"]["list"]
+    assert metrics_of(filled(alerts["expr"])) == {"ALERTS"}
+    assert metrics_of(filled(preemptions["expr"])) == {"vllm_headroom_preemptions_per_second"}
     links = [link["url"] for link in dashboard["links"]]
     assert {f"/d/{uid}" for uid in DASHBOARDS if uid != dashboard["uid"]} <= set(links)
     assert any("docs.vllm.ai" in url for url in links)

@@ -2,7 +2,7 @@
 import { applyFieldOverrides, cacheFieldDisplayNames, getFieldDisplayValues, transformDataFrame } from "@grafana/data";
 import { BarGauge, BigValue, PanelChrome, TimeSeries, VizRepeater, useTheme2 } from "@grafana/ui";
 import { TableNG } from "@grafana/ui/unstable";
-import { useEffect, useState } from "react";
+import { useEffect, useLayoutEffect, useState } from "react";
 import { lastValueFrom } from "rxjs";
 import { framesOf } from "./query.js";
 import { registry } from "./registry.js";
@@ -44,6 +44,29 @@ function Values({ panel, frames, width, height, theme, one }) {
   );
 }
 
+// Annotations as Grafana draws them: a faint region, and a line along the bottom.
+function Events({ config, annotations, theme }) {
+  useLayoutEffect(() => {
+    config.addHook("drawClear", (plot) => {
+      const { ctx, bbox } = plot;
+      ctx.save();
+      for (const { colour, spans } of annotations) {
+        ctx.fillStyle = theme.visualization.getColorByName(colour);
+        for (const [from, to] of spans) {
+          const left = Math.max(plot.valToPos(from, "x", true), bbox.left);
+          const width = Math.min(plot.valToPos(to, "x", true), bbox.left + bbox.width) - left;
+          ctx.globalAlpha = 0.07;
+          ctx.fillRect(left, bbox.top, width, bbox.height);
+          ctx.globalAlpha = 0.9;
+          ctx.fillRect(left, bbox.top + bbox.height - 3 * devicePixelRatio, width, 3 * devicePixelRatio);
+        }
+      }
+      ctx.restore();
+    });
+  }, [config]);
+  return null;
+}
+
 const drawers = {
   stat: (props) => (
     <Values {...props} one={({ value, width, height, count }) => (
@@ -62,15 +85,17 @@ const drawers = {
       />
     )} />
   ),
-  timeseries: ({ panel, frames, range, width, height, theme }) => (
-    <TimeSeries frames={shaped(panel, frames, theme).data} timeRange={range} timeZone="browser" width={width} height={height} legend={panel.options.legend} options={panel.options} />
+  timeseries: ({ panel, frames, range, width, height, theme, annotations }) => (
+    <TimeSeries frames={shaped(panel, frames, theme).data} timeRange={range} timeZone="browser" width={width} height={height} legend={panel.options.legend} options={panel.options}>
+      {(config) => <Events config={config} annotations={annotations} theme={theme} />}
+    </TimeSeries>
   ),
   table: ({ panel, frames, width, height, theme }) => (
     <TableNG data={shaped(panel, frames, theme).data[0]} width={width} height={height} sortBy={panel.options.sortBy} cellHeight="sm" structureRev={1} />
   ),
 };
 
-export function Panel({ panel, variables, range, width, height, done }) {
+export function Panel({ panel, variables, range, width, height, annotations, done }) {
   const theme = useTheme2();
   const [state, setState] = useState({});
   useEffect(() => {
@@ -92,7 +117,7 @@ export function Panel({ panel, variables, range, width, height, done }) {
         if (error) return <div className="preview-error" style={{ color: "red" }}>{error}</div>;
         if (!frames) return null;
         if (!frames.some((frame) => frame.length > 0)) return <Empty panel={panel} width={innerWidth} height={innerHeight} />;
-        return drawers[panel.type]({ panel, frames, range: state.range, width: innerWidth, height: innerHeight, theme });
+        return drawers[panel.type]({ panel, frames, range: state.range, width: innerWidth, height: innerHeight, theme, annotations });
       }}
     </PanelChrome>
   );

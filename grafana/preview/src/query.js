@@ -80,3 +80,18 @@ export async function framesOf(panel, variables, dashboardRange, pixels) {
   });
   return { range, frames: (await Promise.all(asked)).flat() };
 }
+
+// The times at which a dashboard's annotation holds, as [from, to] in milliseconds.
+export async function events(annotation, variables, range) {
+  const step = stepOf(range, 600);
+  const query = `count(${interpolate(annotation.expr, variables, range, step)})`;
+  const [start, end] = [range.from, range.to].map((time) => Math.floor(time.valueOf() / 1000 / step) * step);
+  const spans = [];
+  for (const { values } of await ask("query_range", { query, start, end, step }))
+    for (const [time] of values) {
+      const last = spans.at(-1);
+      if (last && time * 1000 <= last[1] + step * 1500) last[1] = time * 1000;
+      else spans.push([time * 1000, time * 1000]);
+    }
+  return spans;
+}
