@@ -118,4 +118,6 @@ class History:
 
 
 def _known(values: Values, digits: int) -> tuple[float | None, ...]:
-    return tuple(None if math.isnan(value) else round(value, digits) for value in values.tolist())
+    rounded = values.astype(np.float64).round(digits)
+    told = rounded.tolist()
+    return tuple(None if math.isnan(value) else value for value in told) if np.isnan(rounded).any() else tuple(told)

@@ -6,7 +6,7 @@ from exporter.web.markup import Markup, join, tag
 from exporter.web.status import Engine
 from exporter.web.words import about, percent, plural
 
-WIDE, HIGH = 1000, 100
+WIDE, HIGH = 1000, 1000
 """The drawing's own units; it is stretched to the place it gets."""
 PAST_SHARE = 74
 """Percent of the width that the past takes; the projection has its own, wider scale of time."""
@@ -94,44 +94,45 @@ def _panel(shapes: Markup, x: str, width: str) -> Markup:
 
 def _past_shapes(engine: Engine, top: float) -> Markup:
     past = engine.history
-    xs = [f"{WIDE * (1 - min(1.0, ago / past.window_seconds)):.0f}" for ago in past.seconds_ago]
+    across, down = WIDE / past.window_seconds, HIGH / top
+    most = min(MOST, top)
+    xs = [round(WIDE - across * min(ago, past.window_seconds)) for ago in past.seconds_ago]
     shapes: list[Markup] = []
-    run: list[str] = []
-    edges: list[str] = []
-
-    def close() -> None:
-        if run:
-            line = "L".join(run)
-            shapes.append(tag("path", d=f"M{edges[0]} {HIGH}L{line}L{edges[-1]} {HIGH}Z", class_="area"))
-            # A lone point is drawn as a dot: a line of no length with round ends.
-            shapes.append(tag("path", d=f"M{line}" if len(run) > 1 else f"M{line}h0", class_="used"))
-            run.clear()
-            edges.clear()
-
-    for x, ratio in zip(xs, past.used_ratio, strict=True):
+    start = 0
+    for end, ratio in enumerate((*past.used_ratio, None)):
         if ratio is None:
-            close()
-        else:
-            edges.append(x)
-            run.append(f"{x} {_y(ratio, top):.1f}")
-    close()
-    marks = "".join(f"M{x} {HIGH}V{HIGH - 9}" for x, n in zip(xs, past.preemptions, strict=True) if n)
+            shapes += _run(
+                xs[start:end], [round(HIGH - down * min(r or 0.0, most)) for r in past.used_ratio[start:end]]
+            )
+            start = end + 1
+    marks = "".join(f"M{x} {HIGH}v-{HIGH * 9 // 100}" for x, n in zip(xs, past.preemptions, strict=True) if n)
     return join(*shapes, tag("path", d=marks, class_="preempted") if marks else None)
+
+
+def _run(xs: list[int], ys: list[int]) -> list[Markup]:
+    """Usage without a gap: the area below it and its line; a lone point is a dot, a line of no length."""
+    if not xs:
+        return []
+    line = "L".join([f"{x} {y}" for x, y in zip(xs, ys, strict=True)])
+    area = f"M{xs[0]} {HIGH}L{line}L{xs[-1]} {HIGH}Z"
+    stroke = f"M{line}" if len(xs) > 1 else f"M{line}h0"
+    return [Markup(f'<path d="{area}" class="area"></path><path d="{stroke}" class="used"></path>')]
 
 
 def _ahead_shapes(outlook: list[tuple[float, float, float]], top: float) -> Markup:
     if not outlook:
         return Markup("")
     xs = [WIDE * ahead / AHEAD_SECONDS for ahead, _, _ in outlook]
-    low = [f"{x:.0f} {_y(point[1], top):.1f}" for x, point in zip(xs, outlook, strict=True)]
-    high = [f"{x:.0f} {_y(point[2], top):.1f}" for x, point in zip(xs, outlook, strict=True)]
+    low = [f"{x:.0f} {10 * _y(point[1], top):.0f}" for x, point in zip(xs, outlook, strict=True)]
+    high = [f"{x:.0f} {10 * _y(point[2], top):.0f}" for x, point in zip(xs, outlook, strict=True)]
     bad, mid = f"M{'L'.join(high)}", f"M{'L'.join(low)}"
     band = tag("path", d=f"{bad}L{'L'.join(reversed(low))}Z", class_="band")
     return join(band, tag("path", d=bad, class_="bad"), tag("path", d=mid, class_="mid"))
 
 
 def _y(ratio: float, top: float) -> float:
-    return HIGH * (1 - min(ratio, MOST, top) / top)
+    """How far below the top a ratio lies, in percent of the height."""
+    return 100 * (1 - min(ratio, MOST, top) / top)
 
 
 def _level(ratio: float, top: float, class_: str = "level") -> Markup:

@@ -7,11 +7,14 @@ from urllib.parse import parse_qs
 from exporter.history import History
 from exporter.server import Request, Response
 from exporter.snapshot import Snapshot
-from exporter.web.page import Page
+from exporter.web.page import OPEN_ALL, Page
 from exporter.web.status import Status
-from exporter.web.telling import WINDOWS, tell
+from exporter.web.telling import POINTS, WINDOWS, tell
 
 Render = Callable[[Status, int], bytes]
+
+MANY_POINTS = 120
+"""Of each engine's past, where the page shows many engines: it is made anew once a tick."""
 
 
 class StatusPages:
@@ -50,7 +53,8 @@ class StatusPages:
         if snapshot is None:
             body = self._page.before_the_first().encode()
         else:
-            body = self._body("page", snapshot, window, lambda status: self._page.of(status, window).encode())
+            points = POINTS if len(snapshot.engines) <= OPEN_ALL else MANY_POINTS
+            body = self._body("page", snapshot, window, points, lambda status: self._page.of(status, window).encode())
         return Response(200, "text/html; charset=utf-8", body, self._headers)
 
     def document(self, request: Request) -> Response:
@@ -61,10 +65,12 @@ class StatusPages:
             return _refused()
         if snapshot is None:
             return Response(503, "application/json", b'{"error":"nothing has been read yet"}\n')
-        body = self._body("document", snapshot, window, self._json)
+        body = self._body("document", snapshot, window, POINTS, self._json)
         return Response(200, "application/json", body, {"Cache-Control": "no-store"})
 
-    def _body(self, form: str, snapshot: Snapshot, window: int, render: Callable[[Status], bytes]) -> bytes:
+    def _body(
+        self, form: str, snapshot: Snapshot, window: int, points: int, render: Callable[[Status], bytes]
+    ) -> bytes:
         """One form of one tick; made anew when a tick has grown older by a second, so that a stuck one shows."""
         now = self._clock()
         made_for = snapshot, int(now - snapshot.time)
@@ -72,7 +78,7 @@ class StatusPages:
             self._made_for, self._made = made_for, {}
         body = self._made.get((form, window))
         if body is None:
-            body = render(tell(snapshot, self._history, now, self._stale_seconds, window))
+            body = render(tell(snapshot, self._history, now, self._stale_seconds, window, points))
             self._made[form, window] = body
         return body
 

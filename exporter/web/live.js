@@ -1,11 +1,11 @@
-// Fetches the page again every other second and puts its parts in place of those that changed.
+// Fetches the page again every few seconds and puts its parts in place of those that changed.
 "use strict";
 (() => {
-  const PERIOD_MS = 2000;
   const lost = document.getElementById("lost");
   const spoken = document.getElementById("spoken");
   const parts = (root) => [...root.querySelectorAll("[data-live]")];
   const shown = new Map(parts(document).map((part) => [part.id, part.outerHTML]));
+  const period = () => 1000 * document.body.dataset.period;
   let since = null;
 
   function keepOpen(part, fresh) {
@@ -40,6 +40,7 @@
       }
     }
     document.title = page.title;
+    document.body.dataset.period = page.body.dataset.period;
     document.querySelector("link[rel=icon]").href = page.querySelector("link[rel=icon]").href;
     const words = page.getElementById("spoken").textContent;
     if (spoken.textContent !== words) spoken.textContent = words;
@@ -80,8 +81,8 @@
 
   async function run() {
     await update();
-    setTimeout(run, PERIOD_MS);
+    setTimeout(run, period());
   }
-  setTimeout(run, PERIOD_MS);
+  setTimeout(run, period());
   document.addEventListener("visibilitychange", update);
 })();

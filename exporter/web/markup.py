@@ -1,5 +1,6 @@
 """HTML made safe by construction: text is escaped unless it is markup already."""
 
+from functools import lru_cache
 from html import escape
 
 
@@ -28,15 +29,29 @@ def void(name: str, /, **attributes: str | float | bool | None) -> Markup:
 
 def join(*children: Child) -> Markup:
     """Several pieces, one after another."""
-    return Markup("".join(c if isinstance(c, Markup) else escape(c) for c in children if c is not None))
+    return Markup("".join([c if isinstance(c, Markup) else _escaped(c) for c in children if c is not None]))
 
 
 def _attributes(attributes: dict[str, str | float | bool | None]) -> str:
-    written = []
+    written = ""
     for key, value in attributes.items():
-        name = key.rstrip("_").replace("_", "-")
         if value is True:
-            written.append(f" {name}")
+            written += f" {_attribute(key)}"
         elif value is not None and value is not False:
-            written.append(f' {name}="{escape(value if isinstance(value, str) else f"{value:g}")}"')
-    return "".join(written)
+            written += f' {_attribute(key)}="{_escaped(value if isinstance(value, str) else f"{value:g}")}"'
+    return written
+
+
+@lru_cache(maxsize=128)
+def _attribute(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
+
+
+def _escaped(text: str) -> str:
+    return _escaped_word(text) if len(text) < 48 else escape(text)
+
+
+@lru_cache(maxsize=2048)
+def _escaped_word(text: str) -> str:
+    """The page says the same few words every tick; what they are escaped to is worth keeping."""
+    return escape(text)

@@ -18,6 +18,9 @@ from exporter.web.words import SEVERITY, unbroken
 OPEN_ALL = 2
 """Up to so many engines are shown in full; of more, only those that need attention."""
 REFRESH_SECONDS = 5
+"""How often the page loads itself again where scripts are switched off."""
+UPDATE_SECONDS, UPDATE_MANY_SECONDS = 2, 4
+"""How often it is updated with them: a page of many engines costs more to make."""
 
 ICON_COLOURS: dict[State, str] = {
     "ok": "#1a7f37",
@@ -53,14 +56,16 @@ class Page:
 
     def of(self, status: Status, window: int) -> str:
         """The page that shows `status`, whose history covers `window` seconds."""
-        return self._document(status.verdict.state, _links(window), _sections(status))
+        many = len(status.engines) > OPEN_ALL
+        every = UPDATE_MANY_SECONDS if many else UPDATE_SECONDS
+        return self._document(status.verdict.state, _links(window), _sections(status), every)
 
     def before_the_first(self) -> str:
         """The page that is shown until the first tick has ended."""
         starting = tag("section", state_chip("unknown"), tag("h1", "Starting: nothing has been read yet."))
-        return self._document("unknown", (), (starting,))
+        return self._document("unknown", (), (starting,), UPDATE_SECONDS)
 
-    def _document(self, state: State, links: Sequence[Markup], sections: Sequence[Markup]) -> str:
+    def _document(self, state: State, links: Sequence[Markup], sections: Sequence[Markup], every: int) -> str:
         head = tag(
             "head",
             void("meta", charset="utf-8"),
@@ -78,6 +83,7 @@ class Page:
             tag("p", state, id="spoken", role="status", class_="spoken"),
             tag("main", *sections),
             tag("script", self._script),
+            data_period=every,
         )
         return "<!doctype html>\n" + tag("html", head, body, lang="en")
 

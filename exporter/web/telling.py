@@ -32,10 +32,20 @@ from exporter.web.words import about
 WINDOWS = (60, 300, 900)
 """Windows of the past in seconds that can be asked for; the last one is the default."""
 
+POINTS = 300
+"""As many as a chart of usual width can show."""
 
-def tell(snapshot: Snapshot, history: History, now: float, stale_seconds: float, window: int = WINDOWS[-1]) -> Status:
-    """The document at `now`, a time of the snapshot's clock, with the last `window` seconds of every engine."""
-    engines = tuple(_engine(status, history, snapshot.time, window) for status in snapshot.engines)
+
+def tell(
+    snapshot: Snapshot,
+    history: History,
+    now: float,
+    stale_seconds: float,
+    window: int = WINDOWS[-1],
+    points: int = POINTS,
+) -> Status:
+    """The document at `now`, a time of the snapshot's clock, with the last `window` seconds in `points` points."""
+    engines = tuple(_engine(status, history, snapshot.time, window, points) for status in snapshot.engines)
     devices = tuple(_device(status, snapshot) for status in snapshot.devices)
     host = _host(snapshot.host) if snapshot.host is not None else None
     age = max(0.0, now - snapshot.time)
@@ -68,9 +78,9 @@ def tell(snapshot: Snapshot, history: History, now: float, stale_seconds: float,
     )
 
 
-def _engine(status: EngineStatus, history: History, now: float, window: int) -> Engine:
+def _engine(status: EngineStatus, history: History, now: float, window: int, points: int) -> Engine:
     reading, assessment = status.reading, status.assessment
-    trace = history.trace((status.server, reading.model_name, reading.engine), now, window)
+    trace = history.trace((status.server, reading.model_name, reading.engine), now, window, points)
     return Engine(
         server=status.server,
         model_name=reading.model_name,

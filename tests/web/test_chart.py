@@ -59,7 +59,7 @@ def test_preemptions_are_marked_where_they_happened() -> None:
     """One mark for each point with preemptions, none otherwise."""
     chart = drawn(with_past((900.0, 0.9, 0), (450.0, 0.9, 3), (0.0, 0.9, 1)))
     marks = [path.get("d") for path in chart.iter("path") if path.get("class") == "preempted"]
-    assert marks == [f"M500 {HIGH}V{HIGH - 9}M1000 {HIGH}V{HIGH - 9}"]
+    assert marks == [f"M500 {HIGH}v-90M1000 {HIGH}v-90"]
 
 
 @pytest.mark.parametrize("window", [60, 300, 900])
