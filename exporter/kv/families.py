@@ -58,6 +58,22 @@ _GENERAL_RULE = {
 }
 """Types that checkpoints bring with their own code, and whose layers are all alike."""
 _WINDOW_PLUS_ONE = frozenset({"cohere2", "cohere2_moe", "cohere_compass_text"})
+_NOT_COVERED = {
+    "deepseek_v4": "compressed and windowed caches in five groups",
+    "deepseek_v41": "compressed and windowed caches in five groups",
+    "dots3_note": "caches of its own",
+    "glm5_next": "indexed and delta attention",
+    "glm5_next_text": "indexed and delta attention",
+    "inkling_model": "caches of its own",
+    "inkling_text": "caches of its own",
+    "minimax_m3_vl_text": "an index of keys beside sparse attention",
+    "qwen4_exp_text": "indexed and linear attention with states of several sizes",
+    "recurrent_gemma": "recurrent states that vLLM does not serve",
+    "rwkv": "recurrent states that vLLM does not serve",
+    "xlstm": "recurrent states that vLLM does not serve",
+    "zamba": "recurrent states that vLLM does not serve",
+}
+_PLAIN_TYPES = {"attention", "chunked_attention", "full_attention", "global", "local", "sliding_attention"}
 _ENCODER_ENDINGS = ("VisionModel", "ForImageClassification", "ForMaskedLM", "CLIPModel", "BertModel", "EncoderModel")
 _REFUSED = {
     "bert": "an encoder",
@@ -75,6 +91,11 @@ _REFUSED = {
 def caches_of(facts: Facts) -> Architecture:
     """What each layer keeps. Raises `InputError` for what vLLM does not serve as a decoder."""
     _refuse_encoders(facts)
+    if facts.model_type in _NOT_COVERED:
+        raise InputError(
+            f"model type {facts.model_type} keeps {_NOT_COVERED[facts.model_type]}, which this version does not count; "
+            "rather than guess, read the capacity from the engine's own page or log (--from-log)"
+        )
     kind = facts.model_type
     reader = _READERS.get(kind) or mixed_families.READERS.get(kind) or state_families.READERS.get(kind)
     if reader is not None:
@@ -127,6 +148,12 @@ def attention_layers(facts: Facts) -> list[tuple[Cache, ...]]:
     per_layer = facts.get("per_layer_config")
     if types is None or all(kind == "sliding_attention" for kind in types[:count]):
         return [(uniform(facts, window=window),)] * count
+    strange = sorted({kind for kind in types[:count] if kind not in _PLAIN_TYPES})
+    if strange:
+        raise InputError(
+            f"config.json: layers of type {', '.join(strange)} keep a cache that is not known for {facts.model_type}; "
+            "nothing is guessed: read the capacity from the engine's own page or log (--from-log)"
+        )
     extra = 1 if facts.model_type in _WINDOW_PLUS_ONE else 0
     window = window + extra if window is not None else None
     shared = facts.get("num_kv_shared_layers", default=0)

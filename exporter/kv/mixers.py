@@ -8,6 +8,8 @@ from exporter.kv.states import StateShape
 from exporter.kv.tally import Tally
 from exporter.kv.traits import Traits
 
+_GATED_ATTENTION = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
+
 
 class Mixers:
     """Counts the mixers of one model on one tensor-parallel rank."""
@@ -43,7 +45,7 @@ class Mixers:
             plain += (1 if cache.shared else 2) * cache.head_dim
         elif self.traits.qk_norm == "width":
             plain += q + k
-        gate = 2 if self.facts.get("attn_output_gate", default=self.facts.model_type == "qwen3_next") else 1
+        gate = 2 if self.facts.get("attn_output_gate", default=self.facts.model_type in _GATED_ATTENTION) else 1
         return Tally(self.hidden * (gate * q + k + v) + heads * cache.head_dim_v * self.hidden, plain)
 
     def _query_heads(self, cache: Attention) -> int:
@@ -60,7 +62,10 @@ class Mixers:
         facts = self.facts
         heads = facts.heads // self.tp
         nope, rope = facts.integer("qk_nope_head_dim"), facts.integer("qk_rope_head_dim")
-        value, rank = facts.integer("v_head_dim"), facts.integer("kv_lora_rank")
+        value, rank = (
+            facts.integer("v_head_dim", default=facts.hidden_size // max(1, facts.heads)),
+            facts.integer("kv_lora_rank"),
+        )
         q_rank = facts.get("q_lora_rank")
         total = Tally(self.hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * self.hidden, rank)
         if q_rank:

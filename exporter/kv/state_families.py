@@ -26,8 +26,10 @@ def _by_types(facts: Facts, state: StateShape) -> list[tuple[Cache, ...]]:
 
 
 def _gated_delta(facts: Facts) -> StateShape:
-    key_heads, value_heads = facts.integer("linear_num_key_heads"), facts.integer("linear_num_value_heads")
-    key_dim, value_dim = facts.integer("linear_key_head_dim"), facts.integer("linear_value_head_dim")
+    key_heads = facts.integer("linear_num_key_heads", default=facts.heads)
+    value_heads = facts.integer("linear_num_value_heads", default=facts.heads)
+    key_dim = facts.integer("linear_key_head_dim", default=3 * facts.hidden_size // (4 * max(1, facts.heads)))
+    value_dim = facts.integer("linear_value_head_dim", default=2 * key_dim)
     return StateShape(
         "gated_delta",
         conv_dim=key_dim * key_heads * 2 + value_dim * value_heads,
@@ -44,10 +46,12 @@ def _qwen3_next(facts: Facts) -> list[tuple[Cache, ...]]:
 
 def _mamba2(facts: Facts, prefix: str = "mamba_") -> StateShape:
     heads = facts.integer(prefix + "n_heads", "num_heads")
-    dim = facts.integer(prefix + "d_head", "head_dim")
+    inner = facts.integer(prefix + "expand", "expand") * facts.hidden_size
+    dim = facts.get(prefix + "d_head", "head_dim")
+    dim = dim if isinstance(dim, int) and dim > 0 else inner // max(1, heads)
     return StateShape(
         "mamba2",
-        conv_dim=facts.integer(prefix + "expand", "expand") * facts.hidden_size,
+        conv_dim=inner,
         conv_kernel=facts.integer(prefix + "d_conv", "conv_kernel"),
         heads=heads,
         head_dim=dim,
