@@ -7,6 +7,7 @@ Prometheus; fleet and Prometheus run on after the minutes given, so that the pic
 import argparse
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--hold", type=float, default=10, help="how long Prometheus stays after that, in minutes")
     parser.add_argument("--port", type=int, default=9099, help="port of Prometheus")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that Prometheus ends with it
     with contextlib.ExitStack() as stack:
         targets = []
         for namespace, pod, model, scenario, seed in FLEET:
