@@ -32,7 +32,8 @@ def pool_rows(engine: Engine, width: int, height: int) -> list[Row]:
     ahead = max(4, round(room * AHEAD_SHARE))
     columns = [*_past(engine, room - ahead - 1), Column(None, None, "now"), *_ahead(engine, ahead)]
     highest = max((c.bad or c.height or 0.0 for c in columns), default=0.0)
-    top = min(2.0, max(1.0, highest))
+    # A full pool ends exactly where a row does, so that it never seems to stand above its own line.
+    top = height / max(1, int(height / min(2.0, max(1.0, highest))))
     rows = [_row(columns, level, height, top) for level in range(height - 1, -1, -1)]
     return [*rows, *_axis(engine, room - ahead - 1, ahead)]
 

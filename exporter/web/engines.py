@@ -132,7 +132,9 @@ def _lengths(lengths: Lengths) -> str:
 
 def _levers(engine: Engine) -> Markup:
     if not engine.levers:
-        return card("What would help", tag("p", "No lever is worth pulling at present.", class_="quiet"))
+        urgent = engine.state in ("watch", "predicted", "exhausted")
+        text = "What a lever would gain is not known." if urgent else "Nothing needs to be done at present."
+        return card("What would help", tag("p", text, class_="quiet"))
     items = [
         tag(
             "li",

@@ -78,7 +78,8 @@ def _source(source: Source) -> Markup:
     if source.up:
         seconds = source.duration_seconds
         took = "" if seconds is None else f", took {1000 * seconds:.0f} ms" if seconds >= 0.001 else ", took < 1 ms"
-        return tag("li", state, tag("b", name), tag("span", f"read {ago(source.age_seconds)}{took}"))
+        read = f"read {ago(source.age_seconds)}{took}" if source.age_seconds is not None else source.message
+        return tag("li", state, tag("b", name), tag("span", read))
     since = f" Last read {ago(source.age_seconds)}." if source.age_seconds is not None else ""
     return tag("li", state, tag("b", name), tag("span", f"{source.message.rstrip('.')}.{since}"))
 
