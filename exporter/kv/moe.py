@@ -22,6 +22,9 @@ def experts_of(facts: Facts) -> Experts | None:
     """The model's experts, or `None` for a dense model."""
     if facts.get("enable_moe_block") is False:
         return None
+    nested = facts.get("ffn_config")
+    if isinstance(nested, dict) and nested.get("moe_num_experts"):
+        return Experts(int(nested["moe_num_experts"]), int(nested.get("ffn_hidden_size") or 4 * facts.hidden_size))
     count = _first(facts, *_EXPERT_NAMES)
     if count < 2:
         return None

@@ -1,6 +1,8 @@
 """`plan --from-log`: what a start-up log says, and where it differs from the plan."""
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TextIO
 
@@ -10,7 +12,7 @@ from exporter.plan.answer import Plan, make_plan
 from exporter.plan.arguments import Request
 from exporter.plan.startup_log import StartupLog, read_log
 from exporter.plan.text import gib
-from exporter.sources.model_config import read_config_file
+from exporter.sources.model_config import find_model_config, read_config_file
 
 _MAX_BYTES = 256 * 2**20
 _SUSPECT_SHARE = 0.25
@@ -47,7 +49,8 @@ def _read(request: Request) -> StartupLog:
 
 def _plan(log: StartupLog, request: Request) -> Plan | None:
     """The plan under the log's own settings and, where it states them, its own figures."""
-    if request.model_config is None:
+    config = _config(log, request)
+    if config is None:
         return None
     options = request.options
     length = request.max_model_len or _whole(log.figure("length"))
@@ -67,11 +70,15 @@ def _plan(log: StartupLog, request: Request) -> Plan | None:
         overrides=request.overrides if request.overrides != Overrides() else _known(log),
         allow_long=True,
     )
-    return make_plan(read_config_file(request.model_config or _nothing()), request)
+    return make_plan(config, request)
 
 
-def _nothing() -> Any:
-    raise InputError("--from-log needs --model-config to compare with a plan")
+def _config(log: StartupLog, request: Request) -> Mapping[str, Any] | None:
+    """The config asked for, or the one of the model that the log names, if it is on this disk."""
+    if request.model_config is not None:
+        return read_config_file(request.model_config)
+    names = tuple(name for name in (request.model, log.model) if name)
+    return find_model_config(names, environment=os.environ).config
 
 
 def _known(log: StartupLog) -> Overrides:

@@ -155,3 +155,18 @@ def test_what_is_no_log_exits_with_2(content: str, tmp_path: Path, capsys: pytes
     assert main(["--from-log", str(path)]) == 2
     assert main(["--from-log", str(tmp_path / "missing.log")]) == 2
     assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_the_model_that_the_log_names_is_looked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the config of the logged model is in the cache on disk, the comparison needs no flag."""
+    snapshot = tmp_path / "hub" / "models--org--llama" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(config("llama-3.1-8b")), encoding="utf-8")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    path = tmp_path / "vllm.log"
+    path.write_text(V1_ONE_LINE.replace("model='m'", "model='org/llama'"), encoding="utf-8")
+    assert main(["--from-log", str(path)]) == 0
+    assert "131,072 by plan" in capsys.readouterr().out
