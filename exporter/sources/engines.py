@@ -16,8 +16,8 @@ _MODEL, _ENGINE = "model_name", "engine"
 _REPLICA, _WORKER = "ReplicaId", "WorkerId"
 _IDENTITY = frozenset({_MODEL, _ENGINE, _REPLICA, _WORKER})
 _ROUNDING = 1e-6
-_MAX_SERIES = 16_384
-"""Whose place is remembered; an engine has about 120."""
+_MAX_SERIES = 8_192
+"""Whose place is remembered; an engine has 118."""
 
 _Rest = tuple[tuple[str, str], ...]
 _Who = tuple[str, str, str]

@@ -17,8 +17,8 @@ __all__ = ["PageParser", "Sample", "parse_page"]
 
 MAX_LINE_BYTES = 65_536
 """vLLM's longest line has about 1,300."""
-MAX_REMEMBERED_BYTES = 2 * 1024 * 1024
-"""Of series' text; 64 engines need a third of it."""
+MAX_REMEMBERED_BYTES = 1024 * 1024
+"""Of series' text; 64 engines need two thirds of it."""
 MAX_OTHER_NAMES = 4_096
 MAX_NAME_BYTES = 256
 _CHUNK_BYTES = 65_536
