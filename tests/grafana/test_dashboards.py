@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from exporter.demo.demo import Demo
-from exporter.demo.traffic import SCENARIOS
 from grafana.mixin.thresholds import Thresholds
-from tests.grafana.stack import prometheus
-from tests.grafana.test_rules import FAMILIES, FILES, NAMES, RECORDED, metrics_of
+from tests.grafana.test_rules import FAMILIES, NAMES, RECORDED, metrics_of
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "grafana" / "dashboards"
@@ -157,18 +154,14 @@ def test_red_lines_are_where_the_alerts_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool]:
+def answers(demo_prometheus: str) -> dict[str, bool]:
     """Query → whether a real Prometheus that scraped the demo for two minutes has data for it."""
-    home = tmp_path_factory.mktemp("prometheus")
     queries = {filled(target["expr"]): panel for _, panel in ALL for target in panel["targets"]}
-    with Demo(SCENARIOS["overload"], listen="127.0.0.1:0") as demo:
-        target = (demo.url.removeprefix("http://"), {"namespace": "llm", "pod": "chat-0"})
-        with prometheus(home, {"llm/vllm-headroom": [target]}, FILES, scrape_seconds=2) as url:
-            time.sleep(125)
-            now = time.time()
-            return {
-                query: _has_data(url, query, now + 60 * bool(panel.get("timeFrom"))) for query, panel in queries.items()
-            }
+    now = time.time()
+    return {
+        query: _has_data(demo_prometheus, query, now + 60 * bool(panel.get("timeFrom")))
+        for query, panel in queries.items()
+    }
 
 
 def _has_data(url: str, query: str, at: float) -> bool:

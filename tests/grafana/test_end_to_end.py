@@ -11,13 +11,8 @@ import pytest
 
 from tests.grafana.pagerduty import Event, PagerDuty
 from tests.grafana.stack import alertmanager
-from tests.grafana.story import KEY, WHERE, Story, configured, tell
+from tests.grafana.story import KEY, WHERE, Story, configured
 from tests.grafana.test_alertmanager import CONFIG, load
-
-
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    return tell(tmp_path_factory.mktemp("stack"))
 
 
 @pytest.mark.parametrize("router", ["plain", "operator"])
@@ -80,7 +75,9 @@ def wait_for(duty: PagerDuty, count: int) -> Event:
 def test_a_warning_that_turns_critical_stays_one_incident(tmp_path: Path) -> None:
     """Warning, critical, resolved: three events with one key, whose severity rises; the muted warning adds none."""
     later = datetime.now(UTC) + timedelta(minutes=5)
-    with PagerDuty(KEY) as duty, alertmanager(tmp_path, configured(load(CONFIG), duty, tmp_path)) as url:
+    config = load(CONFIG)
+    config["route"]["routes"][0] |= {"group_wait": "1s", "group_interval": "2s"}
+    with PagerDuty(KEY) as duty, alertmanager(tmp_path, configured(config, duty, tmp_path)) as url:
         post(url, "warning", later)
         assert wait_for(duty, 1).payload["severity"] == "warning"
         post(url, "critical", later)
