@@ -55,9 +55,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def peak_mib(pid: int) -> float:
-    found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+def memory_mib(pid: int, kind: str) -> float:
+    """`VmRSS` is the memory now, `VmHWM` the most there ever was."""
+    found = re.search(rf"{kind}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    return round(int(found[1]) / 1024, 1) if found else 0.0
 
 
 def measure(page: Path, seconds: float, model_config: Path | None) -> dict[str, float]:
@@ -92,7 +93,8 @@ def measure(page: Path, seconds: float, model_config: Path | None) -> dict[str, 
                 times.append((time.perf_counter() - at) * 1000)
             times.sort()
             return {
-                "rss_peak_mib": round(peak_mib(process.pid), 1),
+                "rss_mib": memory_mib(process.pid, "VmRSS"),
+                "rss_peak_mib": memory_mib(process.pid, "VmHWM"),
                 "cpu_percent_of_a_core": round(100 * share, 2),
                 "scrape_p50_ms": round(statistics.median(times), 2),
                 "scrape_p99_ms": round(times[int(len(times) * 0.99)], 2),

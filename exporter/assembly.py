@@ -3,12 +3,11 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from exporter.forecast.allocations import next_allocations
 from exporter.forecast.assessment import ForecastOptions
-from exporter.kv.live import LiveArithmetic, live_arithmetic
 from exporter.memory import DeviceWatch, HostWatch
 from exporter.models import ServedModels
 from exporter.monitor import Devices, Monitor
@@ -22,6 +21,9 @@ from exporter.sources.nvml import NvmlSource
 from exporter.sources.server_process import ServerProcess
 from exporter.sources.vllm import Access, VllmSource
 from exporter.watch import ServerWatch
+
+if TYPE_CHECKING:
+    from exporter.kv.live import LiveArithmetic
 
 
 def build_monitor(
@@ -85,7 +87,10 @@ def _models(source: VllmSource, settings: Settings, name: str) -> ServedModels:
             model_ids, configured=settings.architecture_file, environment=environment, download=download
         )
 
-    def derive(config: Mapping[str, Any], cache: CacheConfig, max_model_len: int | None) -> LiveArithmetic:
+    def derive(config: Mapping[str, Any], cache: CacheConfig, max_model_len: int | None) -> "LiveArithmetic":
+        # Imported once there is a config: without one the arithmetic's modules are never needed.
+        from exporter.kv.live import live_arithmetic
+
         return live_arithmetic(
             config,
             cache,

@@ -5,17 +5,21 @@ max_model_len`; the model's arithmetic; `num_gpu_blocks × block_size`, which is
 groups of layers and therefore last.
 """
 
+from typing import TYPE_CHECKING
+
 from exporter.forecast.assessment import PoolView
 from exporter.kv.demand import GroupDemand, RequestDemand
-from exporter.kv.live import LiveArithmetic
 from exporter.reading import CacheConfig, EngineReading, Histogram
 from exporter.snapshot import Capacity, Headroom
+
+if TYPE_CHECKING:
+    from exporter.kv.live import LiveArithmetic
 
 NULL_BLOCKS = 1
 """Block 0 of every pool is a placeholder that no request can hold."""
 
 
-def capacity_of(cache: CacheConfig | None, arithmetic: LiveArithmetic | None, max_model_len: int | None) -> Capacity:
+def capacity_of(cache: CacheConfig | None, arithmetic: "LiveArithmetic | None", max_model_len: int | None) -> Capacity:
     """The pool's size, each figure from the best evidence there is."""
     cache = cache or CacheConfig()
     blocks = cache.num_gpu_blocks
@@ -50,7 +54,7 @@ def _tokens(cache: CacheConfig, analytic: int | None, max_model_len: int | None)
     return None, None
 
 
-def pool_of(cache: CacheConfig | None, capacity: Capacity, arithmetic: LiveArithmetic | None) -> PoolView | None:
+def pool_of(cache: CacheConfig | None, capacity: Capacity, arithmetic: "LiveArithmetic | None") -> PoolView | None:
     """The pool as the forecast needs it; `None` when its blocks are not known.
 
     Without an architecture a request is taken to hold blocks in proportion to its tokens, at the rate that the

@@ -39,6 +39,8 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named first; its exit code: 0 good, 1 the answer is bad news, 2 wrong use."""
+    # Linear algebra would start a thread for every core of the node; nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments else ""
     if name in ("-h", "--help", "help"):

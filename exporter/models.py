@@ -3,15 +3,17 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exporter.errors import HeadroomError, SourceError
-from exporter.kv.live import LiveArithmetic
 from exporter.reading import CacheConfig
 from exporter.snapshot import SourceHealth
 from exporter.sources.model_config import ModelConfig
 from exporter.sources.vllm import ServedModel
 from exporter.watch import ModelFacts
+
+if TYPE_CHECKING:
+    from exporter.kv.live import LiveArithmetic
 
 RETRY_SECONDS = 60.0
 """How often a model that is not fully known is asked for again; a server may load for minutes."""
@@ -43,7 +45,7 @@ class ServedModels:
         self,
         served: Callable[[], tuple[ServedModel, ...]],
         find: Callable[[tuple[str, ...]], ModelConfig],
-        derive: Callable[[Config, CacheConfig, int | None], LiveArithmetic],
+        derive: Callable[[Config, CacheConfig, int | None], "LiveArithmetic"],
         allocations: Callable[[Config], Mapping[str, int]],
         *,
         max_model_len: int | None = None,

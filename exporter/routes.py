@@ -2,6 +2,8 @@
 
 import gzip
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -10,7 +12,9 @@ from exporter.history import History
 from exporter.metrics import SnapshotCollector
 from exporter.server import Request, Response
 from exporter.snapshot import Snapshot
-from exporter.web.handlers import StatusPages
+
+if TYPE_CHECKING:
+    from exporter.web.handlers import StatusPages
 
 
 class MetricsPage:
@@ -65,13 +69,13 @@ class Routes:
         clock: Callable[[], float],
         stale_seconds: float,
     ) -> None:
-        status = StatusPages(latest, history, clock, stale_seconds)
         self._latest = latest
+        self._history = history
         self._clock = clock
         self._stale_seconds = stale_seconds
         self._pages: dict[str, Callable[[Request], Response]] = {
-            "/": status.page,
-            "/api/v1/status": status.document,
+            "/": lambda request: self._status.page(request),
+            "/api/v1/status": lambda request: self._status.document(request),
             "/metrics": MetricsPage(latest),
             "/healthz": lambda _: Response.text(200, "ok"),
             "/readyz": self._ready,
@@ -83,6 +87,13 @@ class Routes:
         if page is None:
             return Response.text(404, f"not found; try {', '.join(self._pages)}")
         return page(request)
+
+    @cached_property
+    def _status(self) -> "StatusPages":
+        """Imported when somebody looks: most sidecars are only ever scraped, and need not hold what draws the page."""
+        from exporter.web.handlers import StatusPages
+
+        return StatusPages(self._latest, self._history, self._clock, self._stale_seconds)
 
     def _ready(self, _: Request) -> Response:
         """Ready is: the last tick is fresh. What vLLM does is no part of it."""

@@ -3,16 +3,18 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from exporter.capacity import capacity_of, headroom_of, pool_of, used_blocks_of
 from exporter.errors import SourceError
 from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
 from exporter.forecast.forecaster import EngineForecaster
-from exporter.kv.live import LiveArithmetic
 from exporter.memory import Serving
 from exporter.reading import CacheConfig, EngineReading
 from exporter.snapshot import Capacity, EngineStatus, Headroom, SourceHealth
+
+if TYPE_CHECKING:
+    from exporter.kv.live import LiveArithmetic
 
 EngineKey = tuple[str, str]
 
@@ -49,7 +51,7 @@ class ModelFacts:
     """What is known of a served model beyond the page."""
 
     max_model_len: int | None = None
-    arithmetic: LiveArithmetic | None = None
+    arithmetic: "LiveArithmetic | None" = None
     next_allocation_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
