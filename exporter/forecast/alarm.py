@@ -7,13 +7,19 @@ from exporter.forecast.assessment import State
 
 @dataclass(frozen=True, slots=True)
 class AlarmRule:
-    """On when the probability has stayed at or above `on` for `hold` seconds; off below `off` for `release` seconds."""
+    """When the alarm goes on and off.
 
-    on: float = 0.6
-    off: float = 0.3
-    hold: float = 2.0
-    release: float = 20.0
-    watch: float = 0.3
+    On once the probability has been at or above `on` for `hold` seconds. Off once it has been below `off` for
+    `release` seconds and no request was preempted for `calm` seconds: while the pool is being exhausted the
+    alarm stands. `watch` is the probability from which an engine is watched.
+    """
+
+    on: float = 0.45
+    off: float = 0.18
+    hold: float = 1.0
+    release: float = 6.0
+    calm: float = 60.0
+    watch: float = 0.25
 
 
 class Alarm:
@@ -25,19 +31,19 @@ class Alarm:
         self.on = False
         self._since: float | None = None
 
-    def observe(self, time: float, probability: float | None) -> bool:
-        """Advance to `time`; without a probability the alarm goes off at once."""
+    def observe(self, time: float, probability: float | None, since_preemption: float = float("inf")) -> bool:
+        """Advance to `time` (seconds); without a probability the alarm goes off at once."""
         if probability is None:
             self.on, self._since = False, None
             return False
         rule = self.rule
-        wanted = probability >= rule.on if not self.on else probability < rule.off
-        if not wanted:
+        turns = probability < rule.off and since_preemption >= rule.calm if self.on else probability >= rule.on
+        if not turns:
             self._since = None
-        else:
-            self._since = time if self._since is None else self._since
-            if time - self._since >= (rule.release if self.on else rule.hold):
-                self.on, self._since = not self.on, None
+            return self.on
+        self._since = time if self._since is None else self._since
+        if time - self._since >= (rule.release if self.on else rule.hold):
+            self.on, self._since = not self.on, None
         return self.on
 
 
@@ -51,12 +57,12 @@ class Verdict:
 
 def state_of(probability: float | None, predicted: bool, preempting: bool, watch: float) -> Verdict:
     """The state of an engine that is awake, in sight and making progress."""
+    if preempting:
+        return Verdict("exhausted", "requests were preempted for want of KV blocks within the last seconds")
     if probability is None:
         return Verdict("unknown", "not enough readings yet for a forecast")
-    if preempting:
-        return Verdict("exhausted", "the engine preempted requests for want of KV blocks within the last seconds")
     if predicted:
-        return Verdict("predicted", f"KV exhaustion is predicted with probability {probability:.2f}")
+        return Verdict("predicted", f"the KV pool is predicted to run out, probability {probability:.2f}")
     if probability >= watch:
-        return Verdict("watch", f"KV exhaustion is possible, probability {probability:.2f}, not yet an alarm")
+        return Verdict("watch", f"the KV pool may run out, probability {probability:.2f}; not yet an alarm")
     return Verdict("ok", "no KV exhaustion in sight")

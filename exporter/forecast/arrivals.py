@@ -13,7 +13,7 @@ from exporter.forecast.lengths import Floats
 from exporter.reading import EngineReading
 
 BIN_SECONDS = 1.0
-HALF_LIVES = (4.0, 15.0, 60.0)
+HALF_LIVES = (4.0, 15.0, 60.0, 300.0)
 """Seconds; the rates that describe a moment, from the last few arrivals to the level of the last minutes."""
 HISTORY_SECONDS = 7200
 ANALOGUE_PRIOR_SECONDS = 900.0

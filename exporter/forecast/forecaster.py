@@ -1,17 +1,31 @@
 """Readings in, assessments out: one engine's forecast."""
 
 from exporter.forecast.alarm import Alarm, Verdict, state_of
-from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
+from exporter.forecast.assessment import Assessment, Driver, ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine
 from exporter.forecast.drivers import driver_of
+from exporter.forecast.experience import Experience
+from exporter.forecast.levers import levers
 from exporter.forecast.occupancy import Occupancy, Projection
+from exporter.forecast.recalibration import Evidence, log_odds, probability
+from exporter.forecast.scorecard import Scorecard
+from exporter.forecast.toll import Toll, toll_of
+from exporter.forecast.vitals import Vitals
 from exporter.forecast.window import Window
 from exporter.reading import EngineReading
 
+WARM_UP_SECONDS = 5.0
+"""After a start, a restart or a gap nothing is forecast before rates have been seen this long."""
 REROLL_SECONDS = 2.0
-"""A roll-out stands this long; the running set is followed at every reading."""
-STALL_SECONDS = 120.0
+"""A roll-out stands this long; the running set and the last minutes are followed at every reading."""
+CALM_REROLL_SECONDS = 4.0
+CALM_LOG_ODDS = -3.0
+CALM_MOVE = 0.03
+"""A roll-out stands twice as long while P < 0.05, nobody waits and usage has moved less than this since."""
+LEVER_SECONDS = 30.0
 PREEMPTING_SECONDS = 10.0
+DRIVER_FROM = 0.1
+"""Probability from which a driver is named; also when half of the pool is in use."""
 
 
 class EngineForecaster:
@@ -22,78 +36,167 @@ class EngineForecaster:
         self.options = options or ForecastOptions()
         self._window = Window()
         self._occupancy = Occupancy(self.options)
+        self._vitals = Vitals()
         self._alarm = Alarm()
+        self._experience = Experience(self.options.page_horizon)
+        self._scorecard = Scorecard(self.options.page_horizon)
         self._projection: Projection | None = None
-        self._rolled_at = float("-inf")
-        self._progress_at: float | None = None
+        self._rolled_at = self._levers_at = self._preempted_at = float("-inf")
+        self._rolled_usage, self._odds_seen = 0.0, 0.0
+        self._levers: dict[str, float] = {}
+        self.evidence: Evidence | None = None
+        """What the last probability rests on; `None` when the forecast abstained."""
 
     def observe(self, reading: EngineReading, pool: PoolView | None) -> Assessment:
         """Take the next reading of the engine and assess it; without a pool the forecast abstains."""
         before = self._window.last
-        arrival = self._window.add(reading)
-        if arrival.reset or arrival.gap:
-            self._occupancy.forget_running()
-            self._projection, before = None, None
-            self._rolled_at = float("-inf")
-        blocked = self._blocked(before, reading)
-        if blocked is not None or pool is None:
-            self._alarm.observe(reading.time, None)
-            verdict = blocked or Verdict("unknown", "the size of the KV pool is not known")
-            return self._assessment(reading, verdict, None, predicted=False)
-        line = self._occupancy.line(pool)
-        self._occupancy.observe(before, reading, line)
-        if reading.time - self._rolled_at >= REROLL_SECONDS - 0.5 and self._window.seconds > 5.0:
+        step = self._window.add(reading)
+        if step.reset or step.gap:
+            self._break()
+            before = None
+        preempted = before is not None and _preemptions(reading) > _preemptions(before)
+        if preempted:
+            self._preempted_at = reading.time
+        line = None if pool is None or pool.usable_blocks <= 0 else self._occupancy.line(pool)
+        blocked = self._vitals.observe(reading, self._window.sawtooth)
+        if blocked is None and line is None:
+            blocked = Verdict("unknown", "the size of the KV pool is not known")
+        odds: dict[float, float] = {}
+        if line is not None and blocked is None:
+            self._occupancy.observe(before, reading, line)
+            odds = self._forecast(reading, line)
+        elif line is not None:
+            self._abstain()
+        page = odds.get(self.options.page_horizon)
+        self._experience.observe(reading.time, page, preempted)
+        return self._assess(reading, line, blocked, odds, preempted)
+
+    def _break(self) -> None:
+        """The engine restarted or was out of sight: what it learned stays, what was pending is void."""
+        self._occupancy.forget_running()
+        self._experience.forget_pending()
+        self._scorecard.forget()
+        self._alarm.observe(0.0, None)
+        self._preempted_at = float("-inf")
+        self._abstain()
+
+    def _abstain(self) -> None:
+        self._projection, self.evidence = None, None
+        self._rolled_at = float("-inf")
+
+    def _forecast(self, reading: EngineReading, line: BlockLine) -> dict[float, float]:
+        """Log odds by horizon, before the engine's own experience; empty while warming up."""
+        if self._window.seconds < WARM_UP_SECONDS:
+            return {}
+        if reading.time - self._rolled_at >= self._reroll_after(reading) - 0.5:
             self._projection = self._occupancy.project(reading, line)
-            self._rolled_at = reading.time
-        probability = None if self._projection is None else self._projection.probability[self.options.page_horizon]
-        predicted = self._alarm.observe(reading.time, probability)
-        preempted = self._window.rise("preemptions", PREEMPTING_SECONDS)
-        verdict = state_of(probability, predicted, bool(preempted and preempted[0] > 0), self._alarm.rule.watch)
-        return self._assessment(reading, verdict, self._projection, predicted, line)
+            self._rolled_at, self._rolled_usage = reading.time, reading.kv_usage or 0.0
+        if self._projection is None:
+            return {}
+        self.evidence = Evidence(
+            shares=self._projection.shares,
+            median_peak=self._projection.median_peak,
+            usage=reading.kv_usage or 0.0,
+            usage_5min=self._window.mean_usage,
+            seconds_since_preemption=reading.time - self._preempted_at,
+        )
+        odds = log_odds(self.evidence, self._all_horizons)
+        self._odds_seen = odds[self.options.page_horizon]
+        return odds
 
-    def _blocked(self, before: EngineReading | None, reading: EngineReading) -> Verdict | None:
-        if reading.sleep_state not in (None, "awake"):
-            return Verdict("asleep", f"the engine sleeps ({reading.sleep_state}); it holds no KV and is not at risk")
-        if reading.kv_usage is None or reading.running is None:
-            return Verdict("unknown", "the page shows no KV usage or no running requests yet")
-        if self._window.sawtooth:
-            return Verdict(
-                "unknown", "counters jump between levels: several processes answer in turn, so no rate is true"
-            )
-        moved = before is None or before.generation_tokens != reading.generation_tokens or not reading.waiting
-        if moved or reading.running > 0 or self._progress_at is None:
-            self._progress_at = reading.time
-        if reading.time - self._progress_at >= STALL_SECONDS:
-            return Verdict("stalled", "requests wait while none runs and no token is generated")
-        return None
+    def _reroll_after(self, reading: EngineReading) -> float:
+        """Seconds a roll-out stands: longer while nothing is in sight and the pool has not moved."""
+        moved = abs((reading.kv_usage or 0.0) - self._rolled_usage) > CALM_MOVE
+        calm = self._odds_seen < CALM_LOG_ODDS and not moved and not reading.waiting
+        return CALM_REROLL_SECONDS if calm else REROLL_SECONDS
 
-    def _assessment(
+    @property
+    def _all_horizons(self) -> tuple[float, ...]:
+        return tuple(sorted({*self.options.horizons, self.options.page_horizon}))
+
+    def _assess(
         self,
         reading: EngineReading,
-        verdict: Verdict,
-        projection: Projection | None,
-        predicted: bool,
-        line: BlockLine | None = None,
+        line: BlockLine | None,
+        blocked: Verdict | None,
+        odds: dict[float, float],
+        preempted: bool,
     ) -> Assessment:
-        window, occupancy = self._window, self._occupancy
-        preempted, finished = window.rise("preemptions", 60.0), window.rise("finished", 60.0)
-        length = occupancy.typical_prompt + occupancy.typical_output
-        request = None if line is None or not occupancy.outputs.size else line.per_token * length + line.per_request
+        chances = {h: probability(logit + self._experience.shift) for h, logit in odds.items()}
+        page = chances.get(self.options.page_horizon)
+        since = reading.time - self._preempted_at
+        predicted = self._alarm.observe(reading.time, page, since)
+        self._scorecard.observe(reading.time, page, predicted, preempted)
+        verdict = blocked or self._vitals.leaking(reading)
+        verdict = verdict or state_of(page, predicted, since <= PREEMPTING_SECONDS, self._alarm.rule.watch)
+        projection = self._projection if page is not None else None
+        toll = toll_of(self._window)
         return Assessment(
             time=reading.time,
             model_name=reading.model_name,
             engine=reading.engine,
             state=verdict.state,
-            reason=verdict.reason,
-            probability={} if projection is None else projection.probability,
-            predicted=predicted,
-            time_to_exhaustion_seconds=None if projection is None else projection.time_to_exhaustion,
+            reason=verdict.reason + self._caveat(),
+            probability=chances,
+            predicted=predicted if page is not None else None,
+            time_to_exhaustion_seconds=time_to_exhaustion(chances, self._alarm.rule.watch),
             demand_ratio={} if projection is None else projection.demand,
-            driver=None if line is None else driver_of(window, line.tokens),
-            preemptions_per_second=window.rate("preemptions", 60.0),
-            preemptions_per_finished_request=preempted[0] / finished[0]
-            if preempted and finished and finished[0]
-            else None,
-            used_ratio_peak=window.peak_usage(60.0),
-            blocks_per_request=request,
+            offered_load_ratio=None if projection is None or line is None else self._occupancy.offered_load(line),
+            driver=self._driver(reading, page),
+            levers=self._pull(reading, projection),
+            used_ratio_peak=self._window.peak_usage(60.0),
+            blocks_per_request=self._request(line),
+            forecasts=dict(self._scorecard.counts),
+            calibration_error=self._scorecard.calibration_error,
+            **_fields(toll),
         )
+
+    def _caveat(self) -> str:
+        return "; its forecasts have been poor lately, trust it less" if self._scorecard.poor else ""
+
+    def _request(self, line: BlockLine | None) -> float | None:
+        if line is None or not self._occupancy.outputs.size:
+            return None
+        return line.per_token * (self._occupancy.typical_prompt + self._occupancy.typical_output) + line.per_request
+
+    def _driver(self, reading: EngineReading, page: float | None) -> Driver | None:
+        if page is None:
+            return None
+        capped = bool(reading.waiting) and self.options.max_num_seqs == reading.running
+        at_risk = page >= DRIVER_FROM or (reading.kv_usage or 0.0) >= 0.5
+        return driver_of(self._window.since(400.0), self.options.max_num_seqs) if at_risk or capped else "none"
+
+    def _pull(self, reading: EngineReading, projection: Projection | None) -> dict[str, float]:
+        if projection is None:
+            return {}
+        if reading.time - self._levers_at >= LEVER_SECONDS:
+            self._levers_at = reading.time
+            grid, limit = self._occupancy.grid, self.options.max_model_len
+            self._levers = dict(levers(projection, grid, reading.cache, limit))
+        return self._levers
+
+
+def time_to_exhaustion(chances: dict[float, float], least: float, horizon: float = 60.0) -> float | None:
+    """Median seconds to exhaustion, given that it comes within the horizon; `None` below `least` probability."""
+    reach = sorted(h for h in chances if h <= horizon)
+    if not reach or chances[reach[-1]] < least:
+        return None
+    half, before, said = chances[reach[-1]] / 2, 0.0, 0.0
+    for h in reach:
+        if chances[h] >= half:
+            return before + (h - before) * (half - said) / max(chances[h] - said, 1e-9)
+        before, said = h, chances[h]
+    return reach[-1]
+
+
+def _preemptions(reading: EngineReading) -> float:
+    known = reading.preemptions_kv_full if reading.preemptions_kv_full is not None else reading.preemptions
+    return known or 0.0
+
+
+def _fields(toll: Toll) -> dict[str, float | None]:
+    return {
+        "preemptions_per_second": toll.preemptions_per_second,
+        "preemptions_per_finished_request": toll.preemptions_per_finished_request,
+        "recomputed_tokens_per_second": toll.recomputed_tokens_per_second,
+    }

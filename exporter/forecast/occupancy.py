@@ -8,13 +8,15 @@ from exporter.forecast.arrivals import Arrivals, arrived_in_total
 from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.lengths import Floats, LengthSample, newly_finished
-from exporter.forecast.rollout import Futures, Grid, Load, roll
+from exporter.forecast.recalibration import moments
+from exporter.forecast.rollout import SCHEDULE_STRIDE, Grid, Load, roll
 from exporter.forecast.running import RunningTracker
 from exporter.forecast.schedule import Engine
 from exporter.forecast.steps import StepTimes
 from exporter.forecast.window import rise
 from exporter.reading import EngineReading
 
+ROLLOUTS = 64
 UNKNOWN_LIMIT = 1e9
 PRIOR_PROMPT = 512.0
 PRIOR_OUTPUT = 256.0
@@ -26,22 +28,27 @@ SHORTEST_MEMORY, LONGEST_MEMORY = 16, 1500
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """One roll-out's summary."""
+    """One roll-out's summary.
 
-    probability: dict[float, float]
+    `shares`: seconds → share of roll-outs exhausted by then. `median_peak`: of the highest demand over capacity
+    within a minute. `demand`: (horizon, quantile) → demand over capacity.
+    """
+
+    shares: dict[float, float]
+    median_peak: float
     demand: dict[tuple[float, float], float]
-    time_to_exhaustion: float | None
-    futures: Futures
+    engine: Engine
+    load: Load
 
 
 class Occupancy:
     """Everything learned of one engine's load, and its projection."""
 
-    def __init__(self, options: ForecastOptions, rollouts: int = 96) -> None:
+    def __init__(self, options: ForecastOptions, rollouts: int = ROLLOUTS) -> None:
         """`rollouts` trade noise for time."""
         self._options = options
         self._rollouts = rollouts
-        self._grid = Grid(end=max(options.horizons))
+        self.grid = Grid(end=max(120.0, *options.horizons))
         self.random = np.random.default_rng(options.seed)
         self.prompts = LengthSample()
         self.outputs = LengthSample()
@@ -109,19 +116,31 @@ class Occupancy:
         """Roll the present load forward; `None` when the page does not tell enough."""
         if now.kv_usage is None or now.running is None or not self.steps.known:
             return None
-        options, horizon = self._options, max(self._options.horizons)
+        options, horizon = self._options, self.grid.times[-1]
         t0, t1, t2 = self.steps.coefficients()
         seats, budget = options.max_num_seqs or UNKNOWN_LIMIT, options.max_num_batched_tokens or UNKNOWN_LIMIT
         engine = Engine(pool, seats, budget, options.watermark * pool.usable, t0, t1, t2)
-        futures = roll(engine, self._load(now, pool, horizon), self._grid)
-        exhausted, probability, demand = futures.exhausted_at, {}, {}
+        load = self._load(now, pool, horizon)
+        futures = roll(engine, load, self.grid)
+        demand = {}
         for h in options.horizons:
-            probability[h] = float((exhausted <= h).mean())
             at = futures.demand[:, min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1)]
-            demand.update({(h, q): float(np.quantile(at, q)) for q in options.quantiles})
-        hit = exhausted[np.isfinite(exhausted)]
-        expected = float(np.median(hit)) if len(hit) * 2 > len(exhausted) else None
-        return Projection(probability, demand, expected, futures)
+            levels = np.quantile(at, options.quantiles)
+            demand.update({(h, q): float(level) for q, level in zip(options.quantiles, levels, strict=True)})
+        shares = {s: float((futures.exhausted_at <= s).mean()) for s in moments(options.horizons)}
+        return Projection(shares, float(np.median(futures.peak(60.0))), demand, engine, load)
+
+    def offered_load(self, pool: BlockLine) -> float | None:
+        """Long-run demand of the arrivals of the last minutes over capacity: rate × block-seconds of a request."""
+        if not self.outputs.size or not self.steps.known or pool.usable <= 0:
+            return None
+        outputs = self.outputs.newest
+        t0, t1, t2 = self.steps.coefficients()
+        rate, prompt, mean = float(self.arrivals.rates()[-1]), self.typical_prompt, float(outputs.mean())
+        decoding = t0 + t2 * pool.tokens / 2 + t1 * rate * mean * t0
+        tokens = prompt * mean + float((outputs**2).mean()) / 2
+        held = pool.per_token * tokens + pool.per_request * mean
+        return rate * (decoding * held + t1 * prompt * (prompt * pool.per_token + pool.per_request)) / pool.usable
 
     def _load(self, now: EngineReading, pool: BlockLine, horizon: float) -> Load:
         live, draw, limit = self.tracker.state, self.random, float(self._options.max_model_len or UNKNOWN_LIMIT)
@@ -146,6 +165,7 @@ class Occupancy:
             prompt=np.concatenate((again, prompt), axis=1),
             output=np.concatenate((again_left, output), axis=1),
             backlog=float(live.prefilling.sum()) / 2,
+            chance=draw.random((r, self.grid.fine_cells // SCHEDULE_STRIDE)),
         )
 
     def _prompts(self, shape: tuple[int, int]) -> Floats:

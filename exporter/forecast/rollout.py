@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.forecast.lengths import Floats
-from exporter.forecast.schedule import Engine, Queue, exhausted_at
+from exporter.forecast.schedule import Engine, Queue, Running, exhausted_at
 
 PREFILL_SHARE_LIMIT = 0.8
 """Decoding never slows down more than five-fold for prefills: the token budget keeps room for it."""
@@ -34,6 +34,7 @@ class Load:
     context: (N,) tokens held by running requests now.  left: (R, N) tokens each still generates.
     arrival: (R, K) seconds from now, rising; waiting ones come first at 0; +inf = never.
     prompt, output: (R, K) tokens.                      backlog: prompt tokens of running requests still in prefill.
+    chance: (R, C) numbers in 0..1 for `exhausted_at`.
     """
 
     used_blocks: float
@@ -43,6 +44,7 @@ class Load:
     prompt: Floats
     output: Floats
     backlog: float
+    chance: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,8 @@ class _Level:
         return np.cumsum(self._sum(cells, values), axis=1)
 
 
-def roll(engine: Engine, load: Load, grid: Grid) -> Futures:
-    """All futures of `load`.
+def roll(engine: Engine, load: Load, grid: Grid, schedule: bool = True) -> Futures:
+    """All futures of `load`; without `schedule` only their demand, and `exhausted_at` stays +inf.
 
     Pace: a step takes t0 + t1·n + t2·resident seconds at the present level, and what prefills take away from
     decoding, ρ = t1 · prompt tokens per second of the roll-out's own arrivals, stretches it by 1 / (1 − ρ).
@@ -141,7 +143,8 @@ def roll(engine: Engine, load: Load, grid: Grid) -> Futures:
     running_level = load.used_blocks + level.ramps(alive, growth, ended, held)
 
     before = np.cumsum(work, axis=1) - work + load.backlog * per_prompt_token
-    start = np.maximum.accumulate(load.arrival - before, axis=1) + before
+    start = np.maximum.accumulate(np.where(comes, load.arrival - before, -np.inf), axis=1) + before
+    start = np.where(comes, start, np.inf)
     seats = engine.max_num_seqs - running
     if load.arrival.shape[1] > seats:
         start = np.maximum(start, _seat_times(ends, load.arrival.shape[1], int(max(0, seats))))
@@ -155,17 +158,20 @@ def roll(engine: Engine, load: Load, grid: Grid) -> Futures:
     demand = running_level + coming_level
     crossing = np.flatnonzero((demand[:, : grid.fine_cells] > capacity).any(axis=1))
     exhausted = np.full(rollouts, np.inf)
-    if len(crossing):
+    if schedule and len(crossing):
         queue = Queue(start[crossing], first[crossing], last[crossing], stay[crossing])
         ahead = slice(SCHEDULE_STRIDE - 1, grid.fine_cells, SCHEDULE_STRIDE)
+        scarce = Running(running_level[crossing, ahead], alive[crossing, ahead], load.used_blocks, running)
         exhausted[crossing] = exhausted_at(
             engine,
             SCHEDULE_STRIDE * grid.fine,
-            running_level[crossing, ahead],
-            alive[crossing, ahead],
+            scarce,
             growth[crossing],
             queue,
+            load.chance[crossing],
         )
+    if not schedule:
+        return Futures(grid.times, demand / capacity, running_level / capacity, exhausted)
     late = np.isinf(exhausted) & (demand[:, grid.fine_cells :] > capacity).any(axis=1)
     exhausted[late] = grid.times[grid.fine_cells :][(demand[late, grid.fine_cells :] > capacity).argmax(axis=1)]
     return Futures(grid.times, demand / capacity, running_level / capacity, exhausted)

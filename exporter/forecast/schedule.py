@@ -3,11 +3,17 @@
 First come first served: the head of the queue is admitted when its whole prompt fits beside the watermark and
 a sequence slot is free; while it does not fit, nobody behind it is. Running requests come first and take
 blocks as they grow; when none is left, the engine preempts. That moment is the exhaustion.
+
+Inside a cell of w seconds, n requests end at times that are as good as random. With F blocks free and growth
+of g blocks a second, no end comes within F / g seconds with probability exp(-n F / (g w)), and then the blocks
+run out. While a queue is held back, what an end gives back is taken at once by the head, so that each of the n
+ends starts the race anew.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exporter.forecast.blocks import BlockLine
 from exporter.forecast.lengths import Floats
@@ -30,6 +36,16 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """Requests that run now, (R, C): blocks they hold and how many still run, at the end of each cell; blocks now."""
+
+    level: Floats
+    alive: Floats
+    used: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """Coming requests in order, (R, K): the earliest start in seconds, blocks at start and end, seconds in between."""
 
@@ -40,19 +56,19 @@ class Queue:
 
 
 def exhausted_at(
-    engine: Engine, seconds: float, running: Floats, alive: Floats, growth: Floats, queue: Queue
+    engine: Engine, seconds: float, running: Running, growth: Floats, queue: Queue, chance: Floats
 ) -> Floats:
     """(R,) seconds until running requests cannot grow; +inf = not within the cells given.
 
     Args:
         engine: Capacity, watermark and sequence slots.
         seconds: Length of a cell.
-        running: (R, C) blocks held by the requests that run now, at the end of each cell.
-        alive: (R, C) how many of them still run.
+        running: The requests that run now.
         growth: (R,) blocks per second one request grows by.
         queue: The requests that wait and that will come.
+        chance: (R, C) numbers in 0..1 that decide the race between growth and ends in each cell.
     """
-    rollouts, cells = running.shape
+    rollouts, cells = running.level.shape
     coming = queue.start.shape[1]
     pad = ((0, 0), (0, LOOK_AHEAD))
     width = coming + LOOK_AHEAD
@@ -65,13 +81,19 @@ def exhausted_at(
     head = np.zeros(rollouts, dtype=np.intp)
     found = np.full(rollouts, np.inf)
     limit = np.full(rollouts, engine.pool.usable - engine.watermark_blocks)
-    grown = growth * seconds
+    leaving = -np.diff(running.alive, axis=1, prepend=float(running.count))
+    used = np.full(rollouts, running.used)
+    blocked = (start[row_start] <= 0.0) & (used + first[row_start] > limit)
     for cell in range(cells):
         now = (cell + 1) * seconds
-        level += active * grown - freed[cell_start + cell]
-        active -= ended[cell_start + cell]
-        used = running[:, cell] + level
-        over = used > engine.pool.usable
+        here = cell_start + cell
+        left = ended[here] + leaving[:, cell]
+        grown = (active + running.alive[:, cell]) * growth * seconds
+        lost = _lost_race(engine.pool.usable - used, grown, left, blocked) > chance[:, cell]
+        level += active * growth * seconds - freed[here]
+        active -= ended[here]
+        used = running.level[:, cell] + level
+        over = lost | (used > engine.pool.usable)
         if over.any():
             found[over & (found == np.inf)] = now
             limit[over] = -np.inf
@@ -79,11 +101,12 @@ def exhausted_at(
                 break
         next_in = row_start + head
         arrived = start[next_in] <= now
+        blocked = arrived
         if not (arrived & (used < limit)).any():
             continue
         window = next_in[:, None] + ahead
         fits = used[:, None] + np.cumsum(first[window], axis=1) <= limit[:, None]
-        seat = (alive[:, cell] + active)[:, None] + ahead < engine.max_num_seqs
+        seat = (running.alive[:, cell] + active)[:, None] + ahead < engine.max_num_seqs
         taken = np.logical_and.accumulate(fits & seat & (start[window] <= now), axis=1)
         row, column = np.nonzero(taken)
         if not len(row):
@@ -93,7 +116,17 @@ def exhausted_at(
         np.add.at(freed, end, last[who])
         np.add.at(ended, end, 1.0)
         count = taken.sum(axis=1)
-        level += np.bincount(row, first[who], rollouts)
+        entered = np.bincount(row, first[who], rollouts)
+        level += entered
+        used = used + entered
         active += count
         head += count
+        blocked = start[row_start + head] <= now
     return found
+
+
+def _lost_race(free: Floats, grown: Floats, left: Floats, blocked: NDArray[np.bool_]) -> Floats:
+    """(R,) probability that growth takes the last free block before an end gives some back, in one cell."""
+    once = np.where(free < grown, np.exp(-left * np.maximum(free, 0.0) / np.maximum(grown, 1e-9)), 0.0)
+    lost: Floats = 1.0 - (1.0 - once) ** np.where(blocked, np.maximum(left, 1.0), 1.0)
+    return lost

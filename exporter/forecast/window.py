@@ -13,6 +13,7 @@ from exporter.reading import EngineReading
 RESETS_OF_A_SAWTOOTH = 2
 """A real engine takes tens of seconds to load; two falls within `RESET_MEMORY` are two processes."""
 RESET_MEMORY = 60.0
+MEAN_SECONDS = 300.0
 
 _COUNTERS = ("finished", "prompt_tokens", "generation_tokens", "preemptions", "prefix_queries", "prefix_hits")
 
@@ -47,15 +48,29 @@ class Arrival:
 class Window:
     """Readings of the last `span` seconds, at most one per reading time."""
 
-    def __init__(self, span: float = 300.0, gap: float = 90.0) -> None:
+    def __init__(self, span: float = 400.0, gap: float = 90.0) -> None:
         """`span` and `gap` in seconds: what is kept, and the silence that breaks the series."""
         self._span = span
         self._gap = gap
         self._readings: deque[EngineReading] = deque()
         self._resets: deque[float] = deque()
+        self._usage: deque[tuple[float, float]] = deque()
+        self._usage_sum = 0.0
 
     def add(self, reading: EngineReading) -> Arrival:
         """Take one reading; a reset or a gap empties the window before it."""
+        arrival = self._take(reading)
+        if arrival.reset or arrival.gap:
+            self._usage.clear()
+            self._usage_sum = 0.0
+        if reading.kv_usage is not None:
+            self._usage.append((reading.time, reading.kv_usage))
+            self._usage_sum += reading.kv_usage
+        while self._usage and self._usage[0][0] < reading.time - MEAN_SECONDS:
+            self._usage_sum -= self._usage.popleft()[1]
+        return arrival
+
+    def _take(self, reading: EngineReading) -> Arrival:
         before = self.last
         if before is None:
             self._readings.append(reading)
@@ -110,3 +125,8 @@ class Window:
     def peak_usage(self, seconds: float) -> float | None:
         """The highest `kv_usage` of the last `seconds`."""
         return max((r.kv_usage for r in self.since(seconds) if r.kv_usage is not None), default=None)
+
+    @property
+    def mean_usage(self) -> float:
+        """Mean `kv_usage` of the last five minutes, each reading alike; 0 before there is one."""
+        return self._usage_sum / len(self._usage) if self._usage else 0.0
