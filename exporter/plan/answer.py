@@ -30,6 +30,8 @@ class Plan:
     kv_bytes: int
     budget: Budget | None
     warnings: tuple[str, ...]
+    refusal: str | None = None
+    """Why vLLM would not start whatever the memory; the figures are then what they would be if it did."""
 
     @property
     def fits(self) -> bool:
@@ -68,7 +70,7 @@ def make_plan(config: Mapping[str, Any], request: Request) -> Plan:
 
 
 def _planned(architecture: Architecture, request: Request) -> Plan:
-    options, warnings = resolve(architecture, request)
+    options, warnings, refusal = resolve(architecture, request)
     weights = count_weights(architecture, options)
     budget = None
     kv_bytes = request.kv_bytes
@@ -88,19 +90,20 @@ def _planned(architecture: Architecture, request: Request) -> Plan:
     pool = size_architecture(architecture, options, kv_bytes or 0)
     if options.num_gpu_blocks_override is not None:
         kv_bytes = pool.num_gpu_blocks * pool.bytes_per_block
-    return Plan(request, options, architecture, weights, pool, kv_bytes or 0, budget, warnings)
+    return Plan(request, options, architecture, weights, pool, kv_bytes or 0, budget, warnings, refusal)
 
 
-def resolve(architecture: Architecture, request: Request) -> tuple[EngineOptions, tuple[str, ...]]:
-    """The flags with what the model decides: its context, and the KV dtype that its checkpoint asks for."""
+def resolve(architecture: Architecture, request: Request) -> tuple[EngineOptions, tuple[str, ...], str | None]:
+    """The flags with what the model decides, what to say of them, and why vLLM would refuse them."""
     warnings = []
+    refusal = None
     own = architecture.facts.max_length
     length = request.max_model_len or own
     if length is None:
         raise InputError("config.json states no maximum length; pass --max-model-len")
     if own is not None and length > own:
         if length >= LONG_FACTOR * own and not request.allow_long:
-            raise InputError(
+            refusal = (
                 f"--max-model-len {length}: the model was made for {own} tokens and vLLM refuses more; "
                 f"pass at most {own}, or --allow-long-max-model-len if you override that check in vLLM too"
             )
@@ -119,7 +122,7 @@ def resolve(architecture: Architecture, request: Request) -> tuple[EngineOptions
         )
     if architecture.estimated is not None:
         warnings.append(f"estimated: {architecture.estimated}")
-    return options, tuple(warnings)
+    return options, tuple(warnings), refusal
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -127,7 +130,8 @@ def as_json(plan: Plan) -> dict[str, Any]:
     pool = plan.pool
     answer: dict[str, Any] = {
         "model": plan.architecture.name,
-        "fits": plan.fits,
+        "fits": plan.fits and plan.refusal is None,
+        "refusal": plan.refusal,
         "short_by_bytes": plan.short_by,
         "max_model_len": pool.max_model_len,
         "kv_memory_bytes": plan.kv_bytes,

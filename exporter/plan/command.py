@@ -25,12 +25,16 @@ def run(argv: Sequence[str]) -> int:
     except UsageError as error:
         sys.stderr.write(f"vllm-headroom: {error}\n")
         return 2
+    if plan.refusal is not None:
+        sys.stderr.write(f"vllm-headroom: {plan.refusal}\n")
     if request.as_json:
         sys.stdout.write(json.dumps(as_json(plan)) + "\n")
-    else:
+    elif plan.refusal is None:
         from exporter.plan.text import render
 
         sys.stdout.write(render(plan, config, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
+    if plan.refusal is not None:
+        return 2
     return 0 if plan.fits else 1
 
 

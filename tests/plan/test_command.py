@@ -112,7 +112,9 @@ def test_what_is_no_config_exits_with_2(content: Any, tmp_path: Path, capsys: py
         ({"model_type": "whisper", "is_encoder_decoder": True}, "encoder-decoder"),
         ({"model_type": "bert"}, "encoder"),
         ({"peft_type": "LORA", "base_model_name_or_path": "org/base"}, "LoRA adapter"),
-        ({"layer_types": [1, 2]}, "values do not describe a model"),
+        ({"layer_types": [1, 2]}, "layers of type 1, 2"),
+        ({"layer_types": ["full_attention"]}, "values do not describe a model"),
+        ({"model_type": "deepseek_v4"}, "does not count"),
     ],
 )
 def test_a_config_that_is_no_served_model_exits_with_2(
@@ -158,6 +160,19 @@ def test_a_length_slightly_beyond_the_model_is_computed_with_a_warning(
     code, answer = _json(capsys, "--model-config", path, "--max-model-len", "40960", "--kv-memory-bytes", "16Gi")
     assert code == 0
     assert any("VLLM_ALLOW_LONG_MAX_MODEL_LEN" in warning for warning in answer["warnings"])
+
+
+def test_a_refused_length_still_shows_machines_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Far beyond the model it is wrong use, yet JSON says what the pool would be, and why vLLM would not start."""
+    path = _file(tmp_path, config("llama-2-7b"))
+    assert main(["--model-config", path, "--max-model-len", "32768", "--kv-memory-bytes", "32Gi", "--json"]) == 2
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert (answer["fits"], answer["num_gpu_blocks"]) == (False, 4096)
+    assert captured.err.count("\n") == 1
+    assert answer["refusal"] in captured.err
+    flags = ["--model-config", path, "--max-model-len", "32768", "--kv-memory-bytes", "32Gi"]
+    assert main([*flags, "--allow-long-max-model-len"]) == 0
 
 
 def test_a_missing_file_or_model_exits_with_2(
