@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.samples import Sample
 
 from exporter.demo.page import PageCollector
+from tests.support.real_server import compare, recorded_run
 from tests.support.traces import LOADS, sharegpt_engine, sharegpt_preemptions, sharegpt_recording, trace
 
 COUNTED_FROM_THE_FIRST_PASS = (
@@ -73,3 +74,13 @@ def test_the_recorded_preemptions_happen_when_they_did() -> None:
 def _series(sample: Sample) -> str:
     labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
     return f"{sample.name}{{{labels}}}"
+
+
+def test_a_real_server_is_followed() -> None:
+    """Beside a real server given the same requests, usage differs by at most 2 points and the load by 1 on average."""
+    difference = compare(*recorded_run())
+    assert difference.usage < 0.02
+    assert difference.running < 1
+    assert difference.waiting < 1
+    for ours, real in (difference.passes, difference.preemptions):
+        assert ours == pytest.approx(real, rel=0.05)

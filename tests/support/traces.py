@@ -30,7 +30,7 @@ class Trace:
 
 def trace(load: str) -> Trace:
     """The recorded schedule of a load."""
-    lines = list(_lines(DATA / f"vllm-{load}.jsonl.gz"))
+    lines = list(read_lines(DATA / f"vllm-{load}.jsonl.gz"))
     requests = tuple(Request(**line) for line in lines[1:] if isinstance(line, dict))
     return Trace(config(lines[0]["engine"]), requests, tuple(line for line in lines if isinstance(line, list)))
 
@@ -38,7 +38,7 @@ def trace(load: str) -> Trace:
 def sharegpt_recording() -> Iterator[tuple[float, dict[str, float]]]:
     """The recorded page at every second: time and all samples by name with labels."""
     page: dict[str, float] = {}
-    for line in _lines(DATA / "sharegpt-4090.jsonl.gz"):
+    for line in read_lines(DATA / "sharegpt-4090.jsonl.gz"):
         if "s" in line:
             page.update(line["s"])
             yield line["t"], page
@@ -46,13 +46,13 @@ def sharegpt_recording() -> Iterator[tuple[float, dict[str, float]]]:
 
 def sharegpt_preemptions() -> list[tuple[float, int]]:
     """When forward passes preempted, and how many, to the millisecond."""
-    events = next(line["events"] for line in _lines(DATA / "sharegpt-4090.jsonl.gz") if "events" in line)
+    events = next(line["events"] for line in read_lines(DATA / "sharegpt-4090.jsonl.gz") if "events" in line)
     return [(time, count) for time, count in events]
 
 
 def sharegpt_engine() -> DemoEngine:
     """The embedded engine with the recording's limits and requests."""
-    meta = next(_lines(DATA / "sharegpt-4090.jsonl.gz"))["meta"]
+    meta = next(read_lines(DATA / "sharegpt-4090.jsonl.gz"))["meta"]
     with (DATA / "sharegpt-requests.csv").open() as rows:
         requests = [
             Request(float(row["arrival_seconds"]), int(row["prompt_tokens"]), int(row["output_tokens"]))
@@ -76,6 +76,7 @@ def config(engine: dict[str, Any]) -> EngineConfig:
     return EngineConfig(limits=limits, step_time=times)
 
 
-def _lines(path: Path) -> Iterator[Any]:
+def read_lines(path: Path) -> Iterator[Any]:
+    """The objects of a gzipped file, one a line."""
     with gzip.open(path, "rt") as lines:
         yield from map(json.loads, lines)
