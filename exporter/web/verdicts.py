@@ -8,6 +8,8 @@ from exporter.web import words
 from exporter.web.status import Device, Engine, Host, Verdict
 
 PAGE_HORIZON = ForecastOptions().page_horizon
+RECEDING = 0.3
+"""Below this probability an alarm that is still on is on for what was, not for what comes."""
 
 
 def engine_sentence(status: EngineStatus) -> str:
@@ -22,6 +24,10 @@ def engine_sentence(status: EngineStatus) -> str:
             return f"KV cache has run out: {pace}{because}."
         case "predicted":
             until = assessment.time_to_exhaustion_seconds
+            chance = assessment.probability.get(PAGE_HORIZON)
+            if until is None and chance is not None and chance < RECEDING:
+                likely = f"the probability within {words.about(PAGE_HORIZON)} is down to {words.percent(chance)}"
+                return f"KV cache was predicted to run out and the alarm is still on; {likely}."
             when = f"in about {words.about(until)}" if until is not None else f"within {words.about(PAGE_HORIZON)}"
             return f"KV cache is predicted to run out {when}{because}."
         case "watch":

@@ -111,6 +111,10 @@ def test_an_old_reading_is_not_an_answer() -> None:
     ("change", "said"),
     [
         (lambda a: replace(a, time_to_exhaustion_seconds=None), "KV cache is predicted to run out within 60 s"),
+        (
+            lambda a: replace(a, time_to_exhaustion_seconds=None, probability={60.0: 0.06}),
+            "KV cache was predicted to run out and the alarm is still on; the probability within 60 s is down to 6 %.",
+        ),
         (lambda a: replace(a, driver=None), "KV cache is predicted to run out in about 40 s."),
     ],
 )
