@@ -4,11 +4,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from exporter.reading import CacheConfig, EngineReading
 from exporter.sources.cache_config import cache_config
-from exporter.sources.histograms import Group, histogram
+from exporter.sources.histograms import Group, histogram, upper_bound
 from exporter.sources.samples import Labels
 from exporter.sources.vllm_names import PREFIXES, Concept, Kind, Part, Place, places, plain_name
 
@@ -16,8 +16,6 @@ _MODEL, _ENGINE = "model_name", "engine"
 _REPLICA, _WORKER = "ReplicaId", "WorkerId"
 _IDENTITY = frozenset({_MODEL, _ENGINE, _REPLICA, _WORKER})
 _ROUNDING = 1e-6
-_MAX_SERIES = 8_192
-"""Whose place is remembered; an engine has 118."""
 
 _Rest = tuple[tuple[str, str], ...]
 _Who = tuple[str, str, str]
@@ -90,7 +88,7 @@ def assemble(
     for name, labels, value in samples:
         if name not in names:
             continue
-        for slot in _slots(name, labels if isinstance(labels, Labels) else Labels(labels), prefixes):
+        for slot in _slots(name, labels, prefixes):
             if slot.concept.kind is Kind.INFO:
                 if value > 0:
                     owner = (labels.get(_ENGINE), slot.who[2])
@@ -115,9 +113,17 @@ def assemble(
     return tuple(sorted(readings, key=lambda reading: (reading.model_name, len(reading.engine), reading.engine)))
 
 
-@lru_cache(maxsize=_MAX_SERIES)
-def _slots(name: str, labels: Labels, prefixes: tuple[str, ...]) -> tuple[_Slot, ...]:
-    return tuple(slot for place in places(prefixes)[name] if (slot := _slot(place, name, labels)) is not None)
+def _slots(name: str, labels: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[_Slot, ...]:
+    """Where a series goes, told once for labels that are kept."""
+    kept = labels if isinstance(labels, Labels) else None
+    if kept is not None and kept.meaning is not None:
+        told_name, told_prefixes, slots = kept.meaning
+        if told_name == name and told_prefixes == prefixes:
+            return cast("tuple[_Slot, ...]", slots)
+    found = tuple(slot for place in places(prefixes)[name] if (slot := _slot(place, name, labels)) is not None)
+    if kept is not None:
+        kept.meaning = name, prefixes, found
+    return found
 
 
 def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
@@ -125,7 +131,10 @@ def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
     concept, apart = place.concept, place.apart
     if concept.only is not None and labels.get(concept.only[0]) != concept.only[1]:
         return None
-    if apart is not None and apart not in labels:
+    told: str | float | None = "" if apart is None else labels.get(apart)
+    if told is not None and place.part is Part.BUCKET:
+        told = upper_bound(labels["le"])
+    if told is None:
         return None
     known = _IDENTITY | {apart} | ({"pid"} if concept.kind is Kind.INFO else set())
     return _Slot(
@@ -134,7 +143,7 @@ def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
         rank=place.rank,
         name=plain_name(name, place.part),
         limit=sys.float_info.max if concept.at_most is None else concept.at_most + _ROUNDING,
-        group=(place.part, labels[apart] if apart is not None else ""),
+        group=(place.part, told),
         rest=tuple(sorted((label, value) for label, value in labels.items() if label not in known)),
     )
 

@@ -17,8 +17,8 @@ __all__ = ["PageParser", "Sample", "parse_page"]
 
 MAX_LINE_BYTES = 65_536
 """vLLM's longest line has about 1,300."""
-MAX_REMEMBERED_BYTES = 1024 * 1024
-"""Of series' text; 64 engines need two thirds of it."""
+SPARE_BYTES = 1024 * 1024
+"""Of the text of series that are remembered although the last page did not show them."""
 MAX_OTHER_NAMES = 4_096
 MAX_NAME_BYTES = 256
 _CHUNK_BYTES = 65_536
@@ -39,6 +39,7 @@ class PageParser:
         self._others: set[bytes] = set()
         self._series: dict[bytes, tuple[str, Labels]] = {}
         self._remembered = 0
+        self._shown = 0
         self.malformed = 0
         self.recognised = False
         self.process_start_time: float | None = None
@@ -48,6 +49,10 @@ class PageParser:
         self.malformed = 0
         self.recognised = False
         self.process_start_time = None
+        if self._remembered > self._shown + SPARE_BYTES:
+            self._series.clear()
+            self._remembered = 0
+        self._shown = 0
         others, wanted = self._others, self._wanted
         for lines in lines_by_chunk(chunks):
             for line in lines:
@@ -91,6 +96,7 @@ class PageParser:
         known = self._series.get(series)
         if known is None and brace:
             known = self._learn(series)
+        self._shown += len(series)
         if known is not None and b"_" not in rest:
             try:
                 return Sample(*known, float(rest))
@@ -105,9 +111,6 @@ class PageParser:
         name = None if sample is None else self._wanted.get(sample.name.encode())
         if sample is None or name is None:
             return None
-        if self._remembered > MAX_REMEMBERED_BYTES:
-            self._series.clear()
-            self._remembered = 0
         self._remembered += len(series)
         known = name, Labels({intern(key): intern(value) for key, value in sample.labels.items()})
         self._series[series] = known

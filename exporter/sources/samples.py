@@ -1,24 +1,21 @@
 """A sample and its labels: what a page, or a recording, consists of."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Labels(dict[str, str]):
-    """The labels of one series: a dict that nobody changes, so that it may be a key.
+    """The labels of one series, which nobody changes.
 
-    Whoever reads the same series again and again keeps its labels, and spares everyone after it the work of
-    telling anew what they mean.
+    Whoever reads the same series again and again keeps them, and with them, in `meaning`, what others have worked out
+    of the series: it lives as long as the labels do.
     """
 
-    __slots__ = ("_hash",)
+    __slots__ = ("meaning",)
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         super().__init__(labels)
-        self._hash = hash(frozenset(self.items()))
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return self._hash
+        self.meaning: Any = None
 
 
 class Sample(NamedTuple):

@@ -211,12 +211,26 @@ def test_what_is_remembered_is_bounded() -> None:
     """Series that come and go do not fill the memory, and are read all the same."""
     parser = PageParser()
     filler = "x" * 20_000
-    for turn in range(15):
+    for turn in range(25):
         text = "".join(gauge("num_requests_running", i, model_name=f"{turn}-{i}-{filler}") for i in range(10))
-        text += "".join(f"name_{turn}_{i} 1\n" for i in range(500))
+        text += "".join(f"name_{turn}_{i} 1\n" for i in range(300))
         assert len(list(parser.parse([text.encode()]))) == 10
-    assert sum(map(len, parser._series)) <= page.MAX_REMEMBERED_BYTES + 2 * page.MAX_LINE_BYTES
-    assert len(parser._others) <= page.MAX_OTHER_NAMES
+        assert sum(map(len, parser._series)) <= page.SPARE_BYTES + 2 * len(text)
+    assert len(parser._others) == page.MAX_OTHER_NAMES
+
+
+def test_a_page_that_stays_is_remembered_whatever_its_size() -> None:
+    """Series beyond what may be remembered in vain are known again, for they are on every page."""
+    parser = PageParser()
+    names = [f"{index}-{'x' * 2000}" for index in range(2 * page.SPARE_BYTES // 2000)]
+    body = "".join(gauge("num_requests_running", 1, model_name=name) for name in names).encode()
+    list(parser.parse([body]))
+    known = dict(parser._series)
+    assert len(known) == len(names)
+    for _ in range(2):
+        again = list(parser.parse([body]))
+        assert all(parser._series[series] is labels for series, labels in known.items())
+        assert len(again) == len(names)
 
 
 def test_a_page_of_64_engines_is_read_in_full() -> None:
