@@ -141,7 +141,7 @@ class EngineForecaster:
             predicted=predicted if page is not None else None,
             time_to_exhaustion_seconds=time_to_exhaustion(chances, self._alarm.rule.watch),
             demand_ratio={} if projection is None else projection.demand,
-            offered_load_ratio=None if projection is None or line is None else self._occupancy.offered_load(line),
+            offered_load_ratio=None if projection is None else projection.offered_load,
             driver=self._driver(reading, page),
             levers=self._pull(reading, projection),
             used_ratio_peak=self._window.peak_usage(60.0),

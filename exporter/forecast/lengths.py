@@ -62,6 +62,7 @@ class LengthSample:
         self._next = 0
         self.total = 0
         self._sorted: Floats | None = None
+        self._mean: float | None = None
 
     def add(self, lengths: Floats) -> None:
         """Take newly finished requests, oldest first."""
@@ -70,7 +71,7 @@ class LengthSample:
             self._next = (self._next + 1) % len(self._ring)
         self.total += len(lengths)
         if len(lengths):
-            self._sorted = None
+            self._sorted = self._mean = None
 
     @property
     def size(self) -> int:
@@ -93,7 +94,9 @@ class LengthSample:
 
     def mean(self) -> float | None:
         """Mean length in tokens; `None` before anything finished."""
-        return float(self._ring[: self.size].mean()) if self.size else None
+        if self._mean is None and self.size:
+            self._mean = float(self._ring[: self.size].mean())
+        return self._mean
 
     def draw(self, uniform: Floats, memory: Floats) -> Floats:
         """Lengths from the newest ones.

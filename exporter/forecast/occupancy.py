@@ -31,12 +31,13 @@ class Projection:
     """One roll-out's summary.
 
     `shares`: seconds → share of roll-outs exhausted by then. `median_peak`: of the highest demand over capacity
-    within a minute. `demand`: (horizon, quantile) → demand over capacity.
+    within a minute. `demand`: (horizon, quantile) → demand over capacity. `offered_load`: in the long run.
     """
 
     shares: dict[float, float]
     median_peak: float
     demand: dict[tuple[float, float], float]
+    offered_load: float | None
     engine: Engine
     load: Load
 
@@ -122,15 +123,18 @@ class Occupancy:
         engine = Engine(pool, seats, budget, options.watermark * pool.usable, t0, t1, t2)
         load = self._load(now, pool, horizon)
         futures = roll(engine, load, self.grid)
-        demand = {}
-        for h in options.horizons:
-            at = futures.demand[:, min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1)]
-            levels = np.quantile(at, options.quantiles)
-            demand.update({(h, q): float(level) for q, level in zip(options.quantiles, levels, strict=True)})
+        cells = [min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1) for h in options.horizons]
+        levels = np.quantile(futures.demand[:, cells], options.quantiles, axis=0).tolist()
+        demand = {
+            (h, q): level
+            for q, row in zip(options.quantiles, levels, strict=True)
+            for h, level in zip(options.horizons, row, strict=True)
+        }
         shares = {s: float((futures.exhausted_at <= s).mean()) for s in moments(options.horizons)}
-        return Projection(shares, float(np.median(futures.peak(60.0))), demand, engine, load)
+        peak = float(np.median(futures.peak(60.0)))
+        return Projection(shares, peak, demand, self._offered_load(pool), engine, load)
 
-    def offered_load(self, pool: BlockLine) -> float | None:
+    def _offered_load(self, pool: BlockLine) -> float | None:
         """Long-run demand of the arrivals of the last minutes over capacity: rate × block-seconds of a request."""
         if not self.outputs.size or not self.steps.known or pool.usable <= 0:
             return None

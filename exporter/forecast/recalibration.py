@@ -10,8 +10,10 @@ within a minute. The coefficients are fitted on recordings of all kinds of load 
 each recording out in turn (`bench/forecast_fit.py`).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -46,16 +48,17 @@ class Evidence:
             self._logit(horizon),
             self._logit(earlier(horizon)),
             self.usage,
-            float(np.exp(-self.seconds_since_preemption / PREEMPTION_MEMORY)),
+            math.exp(-self.seconds_since_preemption / PREEMPTION_MEMORY),
             self.usage_5min,
-            float(np.tanh((self.median_peak - 1.0) / DEMAND_WIDTH)),
+            math.tanh((self.median_peak - 1.0) / DEMAND_WIDTH),
         )
 
     def _logit(self, horizon: float) -> float:
         share = min(1.0 - SHARE_FLOOR, max(SHARE_FLOOR, self.shares[horizon]))
-        return float(np.log(share / (1.0 - share)))
+        return math.log(share / (1.0 - share))
 
 
+@lru_cache(maxsize=64)
 def earlier(horizon: float) -> float:
     """The moment e that goes with a horizon, on a line between the fitted ones."""
     return float(np.interp(horizon, list(EARLIER), list(EARLIER.values())))
@@ -66,6 +69,7 @@ def moments(horizons: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted({*horizons, *(earlier(h) for h in horizons)}))
 
 
+@lru_cache(maxsize=64)
 def coefficients(horizon: float) -> tuple[float, ...]:
     """Fitted coefficients, on a line between neighbours in log horizon; the nearest beyond the ends."""
     fitted = sorted(FITTED)
@@ -78,14 +82,14 @@ def coefficients(horizon: float) -> tuple[float, ...]:
 def log_odds(evidence: Evidence, horizons: Sequence[float]) -> dict[float, float]:
     """Logit P(at least one preemption within each horizon), never falling as the horizon grows."""
     found: dict[float, float] = {}
-    highest = -np.inf
+    highest = -math.inf
     for horizon in sorted(horizons):
         terms = zip(coefficients(horizon), evidence.features(horizon), strict=True)
         highest = max(highest, sum(b * x for b, x in terms))
-        found[horizon] = float(highest)
+        found[horizon] = highest
     return found
 
 
 def probability(log_odds: float) -> float:
     """The probability that has these log odds."""
-    return float(1.0 / (1.0 + np.exp(-np.clip(log_odds, -30.0, 30.0))))
+    return 1.0 / (1.0 + math.exp(-min(30.0, max(-30.0, log_odds))))

@@ -106,8 +106,13 @@ class Window:
 
     def since(self, seconds: float) -> list[EngineReading]:
         """The readings of the last `seconds`, oldest first."""
-        last = self.last
-        return [] if last is None else [r for r in self._readings if r.time >= last.time - seconds]
+        found: list[EngineReading] = []
+        for reading in reversed(self._readings):
+            if reading.time < self._readings[-1].time - seconds:
+                break
+            found.append(reading)
+        found.reverse()
+        return found
 
     def rise(self, counter: str, seconds: float) -> tuple[float, float] | None:
         """(rise, seconds it took) of a counter over about the last `seconds`; `None` before there are two readings."""
