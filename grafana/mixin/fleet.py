@@ -99,7 +99,7 @@ def _worst() -> Panel:
     by = f"max by ({_ENGINE})"
     columns = (
         (
-            "Runs out within 60 s",
+            "Within 60 s",
             f"{by} ({of_engine('oom_probability', risk='kv', horizon_seconds='60')})",
             "percentunit",
         ),
@@ -111,7 +111,7 @@ def _worst() -> Panel:
         ("Requests that fit", f"{by} ({of_engine('kv_requests')})", "none"),
         ("Preemptions/s", f"{by} ({of_engine('preemptions_per_second')})", "none"),
     )
-    coloured = {"Runs out within 60 s": PROBABILITY_STEPS, "KV peak": USED_STEPS, "Offered load": USED_STEPS}
+    coloured = {"Within 60 s": PROBABILITY_STEPS, "KV peak": USED_STEPS, "Offered load": USED_STEPS}
     overrides = []
     for name, _, unit in columns:
         more = {}
@@ -121,8 +121,10 @@ def _worst() -> Panel:
                 "custom_cellOptions": {"type": "color-text"},
                 "thresholds": {"mode": "absolute", "steps": steps},
             }
-        overrides.append(field(name, unit=unit, decimals=2 if name == "Preemptions/s" else 0, **more))
+        overrides.append(field(name, unit=unit, decimals=2 if name == "Preemptions/s" else 0, custom_width=112, **more))
     link = f"/d/{ENGINE_DASHBOARD}?${{__url_time_range}}&var-datasource=${{datasource}}&var-pod=${{__value.raw}}"
+    widths = {"Namespace": 120, "Model": 220, "Engine": 80}
+    overrides += [field(name, custom_width=width) for name, width in widths.items()]
     overrides.append(field("Pod", links=[{"title": "This pod's engines", "url": link}]))
     names = {f"Value #{chr(ord('A') + i)}": name for i, (name, _, _) in enumerate(columns)}
     names |= {"namespace": "Namespace", "model_name": "Model", "pod": "Pod", "engine": "Engine"}
@@ -134,7 +136,7 @@ def _worst() -> Panel:
         height=9,
         empty="-",
         overrides=tuple(overrides),
-        sort=[{"displayName": "Runs out within 60 s", "desc": True}],
+        sort=[{"displayName": "Within 60 s", "desc": True}],
         transformations=(
             {"id": "merge", "options": {}},
             {
@@ -145,7 +147,7 @@ def _worst() -> Panel:
                     "renameByName": names,
                 },
             },
-            {"id": "sortBy", "options": {"sort": [{"field": "Runs out within 60 s", "desc": True}]}},
+            {"id": "sortBy", "options": {"sort": [{"field": "Within 60 s", "desc": True}]}},
         ),
     )
 

@@ -19,7 +19,7 @@ from grafana.mixin.panels import (
 from grafana.mixin.series import WHO, of_engine, said_before
 from grafana.mixin.thresholds import QUALITY_DASHBOARD, Thresholds
 
-_ALERT = 'alertname="VLLMHeadroomKVExhaustionPredicted", alertstate="firing", namespace=~"$namespace"'
+_ALERT = 'alertname="VLLMHeadroomKVExhaustionPredicted", alertstate="firing", namespace=~"$namespace", pod=~"$pod"'
 _OUTCOMES = {"hit": GREEN, "miss": RED, "false_alarm": ORANGE, "correct_quiet": GREY}
 OF_ALARM = "10m"
 """How far back an alarm is looked for before a preemption."""

@@ -4,7 +4,7 @@ import { FieldConfigOptionsRegistry, Registry, standardFieldConfigEditorRegistry
 const STANDARD = ["unit", "min", "max", "decimals", "noValue", "displayName", "color", "thresholds", "mappings", "links"];
 const CUSTOM = [
   "drawStyle", "lineInterpolation", "lineWidth", "lineStyle", "fillOpacity", "gradientMode", "showPoints", "spanNulls", "axisLabel",
-  "axisPlacement", "axisSoftMax", "stacking", "thresholdsStyle", "align", "cellOptions", "filterable",
+  "axisPlacement", "axisSoftMax", "stacking", "thresholdsStyle", "align", "width", "cellOptions", "filterable",
 ];
 
 const item = (path, isCustom) => ({
