@@ -108,7 +108,7 @@ def _worst() -> Panel:
         ("Offered load", f"{by} ({of_engine('kv_offered_load_ratio')})", "percentunit"),
         ("Running", f"{by} ({of_engine('requests', state='running')})", "none"),
         ("Waiting", f"{by} ({of_engine('requests', state='waiting')})", "none"),
-        ("Requests that fit", f"{by} ({of_engine('kv_requests')})", "none"),
+        ("Still fit", f"{by} ({of_engine('kv_requests')})", "none"),
         ("Preemptions/s", f"{by} ({of_engine('preemptions_per_second')})", "none"),
     )
     coloured = {"Within 60 s": PROBABILITY_STEPS, "KV peak": USED_STEPS, "Offered load": USED_STEPS}

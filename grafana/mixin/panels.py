@@ -113,7 +113,9 @@ def stat(title: str, description: str, targets: tuple[Target, ...], **more: Any)
     """One big value, coloured by its thresholds."""
     text_mode = more.pop("text_mode", "auto")
     graph = more.pop("graph", "area")
+    size = {"text": {"valueSize": 40}} if more.get("height", 0) > 6 else {}
     options = {
+        **size,
         "colorMode": "value",
         "graphMode": graph,
         "justifyMode": "center",

@@ -72,7 +72,7 @@ const drawers = {
     <Values {...props} one={({ value, width, height, count }) => (
       <BigValue
         value={value.display} sparkline={value.sparkline} width={width} height={height} count={count} theme={props.theme} colorMode={props.panel.options.colorMode}
-        graphMode={props.panel.options.graphMode} justifyMode={props.panel.options.justifyMode} textMode={count > 1 && props.panel.options.textMode === "auto" ? "value_and_name" : props.panel.options.textMode}
+        graphMode={props.panel.options.graphMode} text={props.panel.options.text} justifyMode={props.panel.options.justifyMode} textMode={count > 1 && props.panel.options.textMode === "auto" ? "value_and_name" : props.panel.options.textMode}
         wideLayout={props.panel.options.wideLayout}
       />
     )} />
