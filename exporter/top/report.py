@@ -85,7 +85,8 @@ def facts(engine: Engine, *, brief: bool = False) -> list[tuple[str, str]]:
     if engine.score is not None and not brief:
         score = engine.score
         told = f"{score.hit} of {score.hit + score.false_alarm} alarms came true"
-        rows.append(("score", f"{told}, {score.hit} of {score.hit + score.miss} exhaustions foreseen"))
+        if score.hit + score.false_alarm + score.miss:
+            rows.append(("score", f"{told}, {score.hit} of {score.hit + score.miss} exhaustions foreseen"))
     return rows
 
 

@@ -139,7 +139,7 @@ def _levers(engine: Engine) -> Markup:
         tag(
             "li",
             tag("b", lever.effect),
-            tag("code", lever.flag) if lever.flag else tag("span", lever.lever.replace("_", " ")),
+            tag("code", lever.flag) if lever.flag else tag("span", lever.lever.replace("_", " ").replace("=", ": ")),
             tag("small", lever.cost) if lever.cost else None,
         )
         for lever in engine.levers
@@ -166,8 +166,8 @@ def _forecast(engine: Engine) -> Markup:
         rows.append(("long-run demand", percent(engine.pool.offered_load_ratio)))
     if score is not None:
         alarms, onsets = score.hit + score.false_alarm, score.hit + score.miss
-        rows.append(("alarms that came true", f"{score.hit} of {alarms}"))
-        rows.append(("exhaustions foreseen", f"{score.hit} of {onsets}"))
+        rows.append(("alarms that came true", f"{score.hit} of {alarms}" if alarms else "none yet"))
+        rows.append(("exhaustions foreseen", f"{score.hit} of {onsets}" if onsets else "none yet"))
         if score.calibration_error is not None:
             rows.append(("calibration error", percent(score.calibration_error)))
     else:

@@ -9,7 +9,7 @@ DRIVERS: dict[Driver, str] = {
     "long_context": "longer contexts",
     "burst_concurrency": "a burst of requests",
     "prefill_spike": "a spike of prompt tokens",
-    "mixed": "more requests and longer contexts together",
+    "mixed": "more and longer requests",
     "sequence_cap": "the cap on running sequences",
     "none": "nothing in particular",
 }
