@@ -118,7 +118,7 @@ def _refuse_encoders(facts: Facts) -> None:
         what = "an encoder"
     if what is None and "patch_size" in facts.text and "vocab_size" not in facts.text and not facts.known_decoder:
         what = "a vision encoder"
-    if what is None and facts.outer.get("is_encoder_decoder") is True:
+    if what is None and (facts.outer.get("is_encoder_decoder") is True or facts.get("is_encoder_decoder") is True):
         what = "an encoder-decoder model"
     if what is not None:
         raise InputError(

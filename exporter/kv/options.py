@@ -35,8 +35,6 @@ class EngineOptions:
     draft_layers: int = 0
     kv_cache_dtype_skip_layers: tuple[str, ...] = field(default_factory=tuple)
     num_gpu_blocks_override: int | None = None
-    packed_layout: bool = False
-    """Layers of different page sizes lie side by side in one block (a block-outermost KV layout)."""
 
     @property
     def lookahead_tokens(self) -> int:
