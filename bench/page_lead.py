@@ -8,7 +8,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.grafana.pagerduty import Event
 from tests.grafana.story import tell
+
+
+def _when(event: Event, preempted: float | None) -> str:
+    if preempted is None:
+        return "and no preemption came"
+    seconds = preempted - event.time
+    return f"{abs(seconds):.1f} s {'before' if seconds > 0 else 'after'} the first preemption"
 
 
 def main() -> int:
@@ -17,8 +25,7 @@ def main() -> int:
         story = tell(Path(home))
     for router, events in story.events.items():
         for event in events:
-            lead = "no preemption" if story.preempted is None else f"{story.preempted - event.time:+.1f} s before it"
-            print(f"{router}: {event.action} {event.body.get('payload', {}).get('severity', '')} {lead}")
+            print(f"{router}: {event.action} ({event.payload.get('severity')}) {_when(event, story.preempted)}")
     print(f"{story.seconds:.0f} s in all")
     return 0 if all(events and events[-1].action == "resolve" for events in story.events.values()) else 1
 
