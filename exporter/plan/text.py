@@ -89,14 +89,18 @@ def _pool(plan: Plan) -> list[str]:
 def _table(plan: Plan) -> list[str]:
     limit = plan.pool.max_model_len
     lengths = sorted({c for c in (*_CONTEXTS, *plan.request.contexts) if c <= limit} | {limit})
-    rows = [("context", "blocks each", "KV each", "requests at once")]
+    rows = [("context", "blocks each", "KV each", "concurrency", "whole requests")]
     for length in lengths:
         held = plan.blocks_held(length)
         each = gib(held * plan.pool.bytes_per_block)
-        rows.append((f"{length:,}", f"{held:,}", each, f"{plan.requests_at(length):,}"))
+        ratio = f"{plan.pool.num_gpu_blocks / max(1, held):,.2f}"
+        rows.append((f"{length:,}", f"{held:,}", each, ratio, f"{plan.requests_at(length):,}"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    lines.append("requests at once is the upper bound for --max-num-seqs at that context: beyond it vLLM preempts")
+    lines.append(
+        "concurrency is blocks over blocks each, as vLLM logs it; the null block is nobody's, so a whole request less"
+    )
+    lines.append("may run: that is the upper bound for --max-num-seqs at this context, beyond it vLLM preempts")
     over = [context for context in plan.request.contexts if context > limit]
     if over:
         lines.append(f"a context of {max(over):,} is beyond max_model_len {limit:,}: vLLM refuses it")
