@@ -9,6 +9,7 @@ import pytest
 from tests.grafana.test_rules import FAMILIES, NAMES, RECORDED, metrics_of
 
 HOME = Path(__file__).parents[2] / "docs" / "runbooks"
+README = Path(__file__).parents[2] / "grafana" / "README.md"
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation now", "Fix for good", "When it lies"]
 
 
@@ -42,3 +43,10 @@ def test_links_between_runbooks_lead_somewhere(name: str) -> None:
     """A link to another runbook names a file that is there."""
     for target in re.findall(r"\]\((\S+?\.md)\)", (HOME / f"{name}.md").read_text()):
         assert (HOME / target).is_file(), target
+
+
+@pytest.mark.parametrize("file", [*sorted(HOME.glob("*.md")), README], ids=lambda file: file.stem)
+def test_documents_name_only_series_that_exist(file: Path) -> None:
+    """Each of our series that a text mentions is a family of the table or a recorded one."""
+    named = set(re.findall(r"\b(?:(?:model|namespace):)?vllm_headroom_\w+(?::\w+)?", file.read_text()))
+    assert {name for name in named if not name.endswith("_")} <= FAMILIES | RECORDED
