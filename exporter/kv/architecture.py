@@ -40,6 +40,7 @@ class Latent:
     """Read through an index of keys; in FP8 such a cache has the packed DS-MLA layout."""
 
 
+_MOST_LAYERS = 10_000
 Cache = Attention | Latent | StateShape
 
 
@@ -105,4 +106,6 @@ def checked_layers(facts: Facts) -> int:
     count = facts.layers
     if count < 1:
         raise InputError(f"config.json: num_hidden_layers is {count}, but a model has at least one layer")
+    if count > _MOST_LAYERS:
+        raise InputError(f"config.json: num_hidden_layers is {count}, more than any model has; is the file damaged?")
     return count

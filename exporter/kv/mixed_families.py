@@ -50,7 +50,7 @@ def _step3p5(facts: Facts) -> list[tuple[Cache, ...]]:
 def _longcat(facts: Facts) -> list[tuple[Cache, ...]]:
     """Two MLA sublayers in every layer."""
     latent = Latent(facts.integer("kv_lora_rank") + facts.integer("qk_rope_head_dim"))
-    return [(latent, latent)] * facts.integer("num_layers", "num_hidden_layers")
+    return [(latent, latent)] * min(facts.integer("num_layers", "num_hidden_layers"), checked_layers(facts))
 
 
 def _chatglm(facts: Facts) -> list[tuple[Cache, ...]]:
