@@ -21,7 +21,7 @@ from grafana.mixin.thresholds import QUALITY_DASHBOARD, Thresholds
 
 _ALERT = 'alertname="VLLMHeadroomKVExhaustionPredicted", alertstate="firing", namespace=~"$namespace", pod=~"$pod"'
 _OUTCOMES = {"hit": GREEN, "miss": RED, "false_alarm": ORANGE, "correct_quiet": GREY}
-OF_ALARM = "10m"
+OF_ALARM = "2m"
 """How far back an alarm is looked for before a preemption."""
 
 
