@@ -110,6 +110,7 @@ class HttpServer:
     def close(self) -> None:
         """Stop accepting, drop what is open and end the thread; may be called twice."""
         if not self._thread.is_alive():
+            self._loop.close()
             return
         asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(timeout=5)
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -144,3 +144,10 @@ def test_an_ipv6_address_has_brackets_in_its_url() -> None:
     """The URL of a server on ::1 can be pasted into a browser."""
     with HttpServer("[::1]", 0, handle) as server:
         assert server.url == f"http://[::1]:{server.port}"
+
+
+def test_a_server_that_was_never_started_can_be_closed() -> None:
+    """Closing what never ran leaves nothing open."""
+    server = HttpServer("127.0.0.1", 0, handle)
+    server.close()
+    server.close()
