@@ -60,6 +60,8 @@ class Plan:
 
 def make_plan(config: Mapping[str, Any], request: Request) -> Plan:
     """Plan a parsed config.json. Raises `InputError` for input that vLLM would refuse."""
+    if request.quantization and not ({"quantization_config", "compression_config"} & set(config)):
+        config = {**config, "quantization_config": {"quant_method": request.quantization}}
     try:
         return _planned(read_architecture(config), request)
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -72,6 +74,8 @@ def make_plan(config: Mapping[str, Any], request: Request) -> Plan:
 def _planned(architecture: Architecture, request: Request) -> Plan:
     options, warnings, refusal = resolve(architecture, request)
     weights = count_weights(architecture, options)
+    if request.cpu_offload_bytes:
+        weights = replace(weights, bytes=max(0, weights.bytes - request.cpu_offload_bytes))
     budget = None
     kv_bytes = request.kv_bytes
     if kv_bytes is None and request.gpu_bytes is not None:

@@ -1,6 +1,7 @@
 """The flags of `plan`: vLLM's own names for vLLM's flags, so that a command line can be pasted."""
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,10 @@ class Request:
     kv_offloading_bytes: int
     allow_long: bool
     as_json: bool
+    quantization: str | None = None
+    """Quantisation at load time, for a checkpoint that states none."""
+    cpu_offload_bytes: int = 0
+    """Weights that stay in host memory."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,6 +73,10 @@ def build_parser() -> argparse.ArgumentParser:
     engine = parser.add_argument_group("vLLM's flags")
     engine.add_argument("--max-model-len", type=_positive, metavar="N")
     engine.add_argument("--dtype", default="auto", choices=["auto", "half", "float16", "bfloat16", "float", "float32"])
+    engine.add_argument(
+        "--quantization", "-q", metavar="METHOD", help="for checkpoints that are not quantised themselves"
+    )
+    engine.add_argument("--cpu-offload-gb", type=float, default=0.0, metavar="GIB", help="weights kept in host memory")
     engine.add_argument("--kv-cache-dtype", default="auto", choices=KV_CACHE_DTYPES, metavar="DTYPE")
     engine.add_argument("--kv-cache-dtype-skip-layers", nargs="+", default=[], metavar="LAYER")
     engine.add_argument("--block-size", type=_positive, metavar="N")
@@ -85,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     engine.add_argument("--mamba-ssm-cache-dtype", default="float32", choices=dtypes)
     engine.add_argument("--speculative-method", choices=["eagle", "eagle3", "mtp", "ngram", "draft_model"])
     engine.add_argument("--num-speculative-tokens", type=_count, default=0, metavar="N")
+    engine.add_argument("--speculative-config", type=_speculation, metavar="JSON", help="vLLM's own, as JSON")
     engine.add_argument("--draft-layers", type=_count, metavar="N", help="attention layers of an EAGLE or MTP draft")
     engine.add_argument("--enforce-eager", action="store_true")
     engine.add_argument("--vllm-version", type=_version, default=(0, 32), metavar="X.Y")
@@ -115,6 +125,8 @@ def parse_arguments(argv: Sequence[str]) -> Request:
     ):
         raise UsageError("plan: say how much memory there is: --kv-memory-bytes, --gpu NAME or --gpu-memory-bytes")
     batched, seqs = (DEFAULT_BATCHED_TOKENS, 256) if total is None else default_limits(name or "", total)
+    if flags.speculative_config is not None:
+        flags.speculative_method, flags.num_speculative_tokens = flags.speculative_config
     draft = flags.draft_layers
     if draft is None:
         draft = 1 if flags.speculative_method in ("eagle", "eagle3", "mtp") else 0
@@ -159,7 +171,20 @@ def parse_arguments(argv: Sequence[str]) -> Request:
         kv_offloading_bytes=int(flags.kv_offloading_size * 2**30),
         allow_long=flags.allow_long_max_model_len,
         as_json=flags.json,
+        quantization=flags.quantization,
+        cpu_offload_bytes=int(flags.cpu_offload_gb * 2**30),
     )
+
+
+def _speculation(text: str) -> tuple[str, int]:
+    try:
+        stated = json.loads(text)
+        method, tokens = str(stated.get("method") or "draft_model"), int(stated["num_speculative_tokens"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise argparse.ArgumentTypeError(
+            'pass vLLM\'s JSON, such as {"method": "mtp", "num_speculative_tokens": 1}'
+        ) from None
+    return ("mtp" if method.endswith("mtp") else method), tokens
 
 
 def _size(text: str) -> int:

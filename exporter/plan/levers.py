@@ -24,17 +24,11 @@ class Lever:
 def levers(config: Mapping[str, Any], plan: Plan) -> tuple[Lever, ...]:
     """Every lever that helps, the strongest first."""
     found: list[Lever] = []
-    changes = [(flags, request, cost, config) for flags, request, cost in _changes(plan)]
-    if plan.weights.quantization is None and plan.request.gpu_bytes is not None:
-        stored = {**config, "quantization_config": {"quant_method": "fp8"}}
-        changes.append(
-            ("--quantization fp8", plan.request, "weights in 8 bits: mostly under a point; KV as it is", stored)
-        )
-    for flags, request, cost, changed_config in changes:
+    for flags, request, cost in _changes(plan):
         if flags.startswith("--tensor") and any(lever.flags.startswith("--tensor") for lever in found):
             continue
         try:
-            changed = make_plan(changed_config, request)
+            changed = make_plan(config, request)
         except InputError:
             continue
         gain = _capacity(changed) / _capacity(plan) if _capacity(plan) > 0 else None
@@ -94,6 +88,12 @@ def _changes(plan: Plan) -> Iterator[tuple[str, Request, str]]:
                 f"--gpu-memory-utilization {higher:g}",
                 replace(request, utilization=higher),
                 "room for activations, graphs and neighbours; it cannot make room for CUDA graphs",
+            )
+        if plan.weights.quantization is None:
+            yield (
+                "--quantization fp8",
+                replace(request, quantization="fp8"),
+                "weights in 8 bits: mostly under a point; the KV cache keeps its dtype",
             )
         if not request.eager:
             yield ("--enforce-eager", replace(request, eager=True), "slower decoding: no CUDA graphs")

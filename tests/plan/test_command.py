@@ -225,3 +225,27 @@ def _refused(tmp_path: Path, content: Any, capsys: pytest.CaptureFixture[str]) -
     captured = capsys.readouterr()
     assert captured.out == ""
     return captured.err
+
+
+def test_vllms_speculative_config_is_understood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The JSON that vLLM takes counts the draft's layer in the pool, and what is no such JSON is refused."""
+    path = _file(tmp_path, config("llama-3.1-8b"))
+    flags = ["--model-config", path, "--max-model-len", "8192", "--kv-memory-bytes", "16Gi"]
+    stated = '{"method": "eagle3", "model": "org/draft", "num_speculative_tokens": 3}'
+    _, answer = _json(capsys, *flags, "--speculative-config", stated)
+    assert answer["bytes_per_block"] == 33 * 65536
+    assert any("draft" in warning for warning in answer["warnings"])
+    assert main([*flags, "--speculative-config", "{"]) == 2
+    assert main([*flags, "--speculative-method", "mtp"]) == 2
+
+
+def test_weights_shrink_by_quantisation_and_offloading(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Quantised at load, or kept in host memory: either leaves more for the cache, which stays what it is."""
+    path = _file(tmp_path, config("llama-3.1-8b"))
+    flags = ["--model-config", path, "--max-model-len", "8192", "--gpu", "L4"]
+    _, plain = _json(capsys, *flags)
+    _, fp8 = _json(capsys, *flags, "--quantization", "fp8")
+    _, offloaded = _json(capsys, *flags, "--cpu-offload-gb", "4")
+    assert fp8["weight_bytes_per_rank"] < 0.6 * plain["weight_bytes_per_rank"]
+    assert offloaded["kv_memory_bytes"] - plain["kv_memory_bytes"] == 4 * GIB
+    assert fp8["bytes_per_block"] == plain["bytes_per_block"]
