@@ -81,7 +81,7 @@ def facts(engine: Engine, *, brief: bool = False) -> list[tuple[str, str]]:
         rows.append(("driven by", DRIVERS[engine.forecast.driver]))
     for place, lever in enumerate(engine.levers[: 1 if brief else 3]):
         cost = f" ({lever.cost})" if lever.cost and not brief else ""
-        rows.append(("" if place else "helps", f"{lever.effect}: {lever.flag or lever.lever}{cost}"))
+        rows.append(("" if place else "helps", f"{lever.effect}: {lever.flag or lever.lever.replace('=', ': ')}{cost}"))
     if engine.score is not None and not brief:
         score = engine.score
         told = f"{score.hit} of {score.hit + score.false_alarm} alarms came true"
