@@ -8,6 +8,8 @@ from exporter.kv.states import StateShape
 from exporter.kv.tally import Tally
 from exporter.kv.traits import Traits
 
+_WHOLE_NORMS = ("flex_olmo", "olmo2", "olmo3")
+"""Their norms over all heads are whole on every rank."""
 _GATED_ATTENTION = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
 
 
@@ -44,7 +46,8 @@ class Mixers:
         if self.traits.qk_norm == "head":
             plain += (1 if cache.shared else 2) * cache.head_dim
         elif self.traits.qk_norm == "width":
-            plain += q + k
+            whole = self.facts.model_type in _WHOLE_NORMS
+            plain += (self.facts.heads + cache.kv_heads) * cache.head_dim if whole else q + k
         gate = 2 if self.facts.get("attn_output_gate", default=self.facts.model_type in _GATED_ATTENTION) else 1
         return Tally(self.hidden * (gate * q + k + v) + heads * cache.head_dim_v * self.hidden, plain)
 
@@ -85,7 +88,8 @@ class Mixers:
             inner, states = cache.conv_dim // tp, 2 * groups * cache.state_dim // tp
             heads = cache.heads // tp
             matrices = hidden * (2 * inner + states + heads) + inner * hidden
-            return Tally(matrices, (inner + states) * (cache.conv_kernel + 1) + inner + 2 * heads, heads)
+            norm = 0 if self.facts.get("mamba_rms_norm") is False else inner
+            return Tally(matrices, (inner + states) * (cache.conv_kernel + 1) + norm + 2 * heads, heads)
         if cache.kind == "gated_delta":
             key = (cache.conv_dim - cache.heads * cache.head_dim) // tp
             value, heads = cache.heads * cache.head_dim // tp, cache.heads // tp

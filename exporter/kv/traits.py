@@ -41,7 +41,7 @@ _HEAD_QK_NORM |= {"qwen3_vl_text", "rnj1"}
 _WIDTH_QK_NORM = {"flex_olmo", "minimax_m2", "olmo2", "olmo3", "olmo_hybrid", "olmoe"}
 _QKV_BIAS = {"bloom", "gpt-sw3", "gpt2", "gpt_bigcode", "mimo", "opt", "phi", "qwen2", "qwen2_moe"}
 _QKV_BIAS |= {"qwen2_5_vl_text", "qwen2_vl_text"}
-_ALL_BIAS = {"bloom", "gpt-sw3", "gpt2", "gpt_bigcode", "jais2", "opt", "phi"}
+_ALL_BIAS = {"bloom", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neox", "jais2", "opt", "phi"}
 _OUT_BIAS_WITH_QKV = {"gpt_oss", "llama", "mistral"}
 
 
@@ -93,7 +93,7 @@ def traits_of(facts: Facts) -> Traits:
         final_norms=0 if facts.get("do_layer_norm_before") is False else 1,
         positions=_positions(facts),
         tied=bool(facts.get("tie_word_embeddings", "tie_embedding", default=False)),
-        head_bias=kind in ("gptj", "phi", "phimoe"),
+        head_bias=kind in ("gptj", "phimoe"),
     )
 
 
