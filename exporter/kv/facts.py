@@ -198,8 +198,10 @@ def read_facts(config: Mapping[str, Any]) -> Facts:
             )
             continue
         implied = next((n for n in _TEXT_PARTS if isinstance(_defaults().get(text_type, {}).get(n), Mapping)), None)
-        if implied is None or any(name in text for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")):
+        if implied is None:
             break
         text_type = str(_defaults()[text_type][implied].get("model_type") or text_type)
+        if any(name in text for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")):
+            break
         text = {}
     return Facts(outer=config, text=text, architecture=architecture, model_type=text_type)

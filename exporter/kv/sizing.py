@@ -1,7 +1,4 @@
-"""From a config.json and vLLM's flags to the pool, and to what one request holds of it.
-
->>> pool = size(config, EngineOptions(max_model_len=8192), kv_bytes=16 * 2**30)   # doctest: +SKIP
-"""
+"""From a config.json and vLLM's flags to the pool, and to what one request holds of it."""
 
 from collections.abc import Mapping
 from typing import Any

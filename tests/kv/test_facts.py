@@ -87,3 +87,16 @@ def test_an_adapter_names_its_base() -> None:
     """A LoRA adapter's file leads to the model it belongs to."""
     with pytest.raises(InputError, match="org/base"):
         read_facts({"peft_type": "LORA", "base_model_name_or_path": "org/base"})
+
+
+def test_an_old_vision_model_keeps_its_text_model_at_the_top() -> None:
+    """Files from before text_config state the language model flat; the rest follows its text type."""
+    flat = {"model_type": "qwen2_vl", "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4}
+    facts = read_facts({**flat, "hidden_size": 3584, "vision_config": {"depth": 32}})
+    assert (facts.model_type, facts.layers, facts.kv_heads, facts.head_dim) == ("qwen2_vl_text", 28, 4, 128)
+
+
+def test_an_empty_text_config_is_all_default() -> None:
+    """What a nested file leaves out has the text type's defaults."""
+    facts = read_facts({"model_type": "gemma3", "text_config": {}})
+    assert (facts.model_type, facts.layers, facts.window) == ("gemma3_text", 26, 4096)
