@@ -64,8 +64,14 @@ def gpu() -> tuple[Panel, ...]:
                 Target(memory("other_processes"), f"neighbours {WHOSE_GPU}"),
             ),
             unit="Bps",
+            low=0,
+            soft=2.0**20,
             empty="warming up",
-            overrides=(fields("^neighbours", unit="bytes", custom_axisPlacement="right", color=ORANGE),),
+            overrides=(
+                fields(
+                    "^neighbours", unit="bytes", custom_axisPlacement="right", custom_axisSoftMax=2**30, color=ORANGE
+                ),
+            ),
         ),
     )
 

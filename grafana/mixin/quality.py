@@ -191,6 +191,7 @@ def _lead() -> tuple[Panel, ...]:
             ),
             unit="none",
             low=0,
+            soft=2,
             overrides=(
                 fields(
                     "^(warning|critical)",
@@ -200,7 +201,7 @@ def _lead() -> tuple[Panel, ...]:
                 ),
                 field("warning", color=YELLOW),
                 field("critical", color=RED),
-                fields("^preemptions", unit="ops", custom_axisPlacement="right", color=BLUE),
+                fields("^preemptions", unit="ops", custom_axisPlacement="right", custom_axisSoftMax=1, color=BLUE),
             ),
         ),
     )
