@@ -91,6 +91,9 @@ def layer_types(facts: Facts) -> list[str] | None:
     stated = facts.given("layer_types")
     if isinstance(stated, list) and stated:
         return [str(kind) for kind in stated]
+    derived = _derived_types(facts)
+    if derived is not None:
+        return derived
     pattern = facts.get("layer_types")
     if not isinstance(pattern, list) or not pattern or "layer_types" in facts.text:
         return None
@@ -99,6 +102,24 @@ def layer_types(facts: Facts) -> list[str] | None:
     if last is not None:
         types[-1] = str(last)
     return types
+
+
+def _derived_types(facts: Facts) -> list[str] | None:
+    """Types that older files state as a period or a first layer instead of a list."""
+    period = facts.given("sliding_window_pattern") or facts.given("_sliding_window_pattern")
+    if isinstance(period, int) and period > 0:
+        return [_nth_full(index, period, "sliding_attention") for index in range(facts.layers)]
+    interval = facts.given("full_attention_interval")
+    if isinstance(interval, int) and interval > 0:
+        return [_nth_full(index, interval, "linear_attention") for index in range(facts.layers)]
+    first = facts.get("max_window_layers")
+    if facts.get("use_sliding_window") is True and isinstance(first, int):
+        return ["sliding_attention" if index >= first else "full_attention" for index in range(facts.layers)]
+    return None
+
+
+def _nth_full(index: int, period: int, other: str) -> str:
+    return other if (index + 1) % period else "full_attention"
 
 
 def checked_layers(facts: Facts) -> int:

@@ -145,6 +145,11 @@ def attention_layers(facts: Facts) -> list[tuple[Cache, ...]]:
     count = checked_layers(facts)
     types = layer_types(facts)
     window = facts.window
+    if window and facts.model_type in ("qwen2", "qwen3") and "sliding_attention" in (types or ())[:count]:
+        raise InputError(
+            f"config.json: {facts.model_type} with a sliding window on some layers is refused by vLLM; "
+            "set use_sliding_window to false, as its publishers do"
+        )
     per_layer = facts.get("per_layer_config")
     if types is None or all(kind == "sliding_attention" for kind in types[:count]):
         return [(uniform(facts, window=window),)] * count

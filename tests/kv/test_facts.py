@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from exporter.errors import InputError
+from exporter.kv.architecture import layer_types
 from exporter.kv.facts import read_facts
 from exporter.kv.options import EngineOptions
 from exporter.kv.sizing import size
@@ -100,3 +101,30 @@ def test_an_empty_text_config_is_all_default() -> None:
     """What a nested file leaves out has the text type's defaults."""
     facts = read_facts({"model_type": "gemma3", "text_config": {}})
     assert (facts.model_type, facts.layers, facts.window) == ("gemma3_text", 26, 4096)
+
+
+@pytest.mark.parametrize(
+    ("file", "types"),
+    [
+        ({"model_type": "gemma3_text", "sliding_window_pattern": 3}, "ssfssf"),
+        ({"model_type": "cohere2", "sliding_window_pattern": 2}, "sfsfsf"),
+        ({"model_type": "cohere2"}, "sssfss"),
+        ({"model_type": "qwen3_next", "full_attention_interval": 3}, "llfllf"),
+        ({"model_type": "qwen3_next"}, "lllfll"),
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, "ssssss"),
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 4}, "ffffss"),
+        ({"model_type": "gemma3_text", "layer_types": ["full_attention"] * 6}, "ffffff"),
+        ({"model_type": "llama"}, None),
+    ],
+)
+def test_layer_types_may_be_a_period(file: dict[str, Any], types: str | None) -> None:
+    """Files without a list state a period, an interval, a first layer, or follow their type."""
+    found = layer_types(read_facts({**file, "num_hidden_layers": 6}))
+    assert (None if found is None else "".join(kind[0] for kind in found)) == types
+
+
+def test_a_window_on_some_layers_of_qwen_is_refused() -> None:
+    """The engine serves Qwen2 and Qwen3 with a window on no layer; so does the arithmetic."""
+    mixed = {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 20}
+    with pytest.raises(InputError, match="use_sliding_window"):
+        size(mixed, EngineOptions(max_model_len=8192), 2**30)
