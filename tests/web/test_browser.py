@@ -49,15 +49,20 @@ MORE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "size", "scheme"), EVERY + MORE)
-def test_every_state_is_shown(browser: Browser, serve: Serve, name: str, size: str, scheme: Scheme) -> None:
+def look(page: Page, site: Site, name: str, size: str, scheme: Scheme) -> None:
+    """Load the page, keep what it looks like, and see that it fits the screen."""
+    page.goto(site.url)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"status-{name}-{size}-{scheme}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
+
+
+@pytest.mark.parametrize(("name", "size", "scheme"), EVERY)
+def test_every_state_is_shown_to_everyone(browser: Browser, serve: Serve, name: str, size: str, scheme: Scheme) -> None:
     """Each state loads without complaint, fits the screen, and axe-core has no serious objection."""
     site = serve(SCENES[name]())
     with shown(browser, size, scheme) as page:
-        page.goto(site.url)
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=SCREENSHOTS / f"status-{name}-{size}-{scheme}.png", full_page=True)
-        assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
+        look(page, site, name, size, scheme)
         page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
         serious = [
             (one["id"], [node["html"] for node in one["nodes"]])
@@ -65,6 +70,14 @@ def test_every_state_is_shown(browser: Browser, serve: Serve, name: str, size: s
             if one["impact"] in ("serious", "critical")
         ]
         assert serious == []
+
+
+@pytest.mark.parametrize(("name", "size", "scheme"), MORE)
+def test_every_screen_is_filled(browser: Browser, serve: Serve, name: str, size: str, scheme: Scheme) -> None:
+    """From a phone to a wall, light and dark, the page fits the screen."""
+    site = serve(SCENES[name]())
+    with shown(browser, size, scheme) as page:
+        look(page, site, name, size, scheme)
 
 
 def test_the_page_follows_without_being_loaded_again(browser: Browser, serve: Serve) -> None:
