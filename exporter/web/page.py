@@ -139,10 +139,11 @@ def _section(name: str, title: str, content: Markup) -> Markup:
 def _engine(engine: Engine, number: int, engines: Sequence[Engine]) -> Markup:
     name = anchor(number)
     if len(engines) == 1:
-        named = tag("p", f"{engine.model_name} · engine {engine.engine}", class_="quiet")
+        # A name may hold characters that turn the direction of writing; it must turn no text but its own.
+        named = tag("p", tag("bdi", engine.model_name), " · engine ", tag("bdi", engine.engine), class_="quiet")
         heading = tag("div", tag("h2", "KV pool"), named, class_="head")
         return tag("section", heading, engine_part(engine, number), id=name, data_live=True)
-    said = tag("p", unbroken(engine.sentence), " ", tag("small", engine.model_name))
+    said = tag("p", unbroken(engine.sentence), " ", tag("small", tag("bdi", engine.model_name)))
     heading = join(tag("h2", engine_name(engine, engines)), state_chip(engine.state))
     if len(engines) <= OPEN_ALL:
         content = join(tag("div", heading, class_="head"), said, engine_part(engine, number))
