@@ -12,7 +12,8 @@ through again with admission as vLLM does it (`schedule.py`), as far as the fine
 reach; beyond, the crossing stands for it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ PREFILL_SHARE_LIMIT = 0.8
 
 SCHEDULE_STRIDE = 2
 """The scheduler is followed on every second cell of the fine grid."""
+
+ROLLOUTS_AT_ONCE = 16
+"""Of the roll-outs, in working out demand: fewer take less memory, more take less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +122,74 @@ class _Level:
         return np.cumsum(self._sum(cells, values), axis=1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """What some of the roll-outs would hold if everything fitted, in blocks, and who comes when."""
+
+    level: Floats
+    running: Floats
+    alive: Floats
+    growth: Floats
+    queue: Queue
+
+
 def roll(engine: Engine, load: Load, grid: Grid, schedule: bool = True) -> Futures:
-    """All futures of `load`; without `schedule` only their demand, and `exhausted_at` stays +inf.
+    """All futures of `load`; without `schedule` only their demand, and `exhausted_at` stays +inf."""
+    capacity = engine.pool.usable
+    parts = [_demand(engine, rows, grid) for rows in _slices(load)]
+    demand = np.concatenate([part.level for part in parts])
+    running = np.concatenate([part.running for part in parts])
+    exhausted = np.full(len(demand), np.inf)
+    if not schedule:
+        return Futures(grid.times, demand / capacity, running / capacity, exhausted)
+    crossing = np.flatnonzero((demand[:, : grid.fine_cells] > capacity).any(axis=1))
+    if len(crossing):
+        ahead = slice(SCHEDULE_STRIDE - 1, grid.fine_cells, SCHEDULE_STRIDE)
+        alive = np.concatenate([part.alive for part in parts])[crossing, ahead]
+        exhausted[crossing] = exhausted_at(
+            engine,
+            SCHEDULE_STRIDE * grid.fine,
+            Running(running[crossing, ahead], alive, load.used_blocks, load.left.shape[1]),
+            np.concatenate([part.growth for part in parts])[crossing],
+            _joined([part.queue for part in parts], crossing),
+            load.chance[crossing],
+        )
+    late = np.isinf(exhausted) & (demand[:, grid.fine_cells :] > capacity).any(axis=1)
+    exhausted[late] = grid.times[grid.fine_cells :][(demand[late, grid.fine_cells :] > capacity).argmax(axis=1)]
+    return Futures(grid.times, demand / capacity, running / capacity, exhausted)
+
+
+def _slices(load: Load) -> Iterator[Load]:
+    """The roll-outs, some at a time: what is worked out on the way is many times as large as what is kept."""
+    for start in range(0, len(load.left), ROLLOUTS_AT_ONCE):
+        rows = slice(start, start + ROLLOUTS_AT_ONCE)
+        yield replace(
+            load,
+            left=load.left[rows],
+            arrival=load.arrival[rows],
+            prompt=load.prompt[rows],
+            output=load.output[rows],
+            chance=load.chance[rows],
+        )
+
+
+def _joined(queues: Sequence[Queue], rows: NDArray[np.intp]) -> Queue:
+    """The rows of all queues that are asked for."""
+
+    def of(part: Callable[[Queue], Floats]) -> Floats:
+        return np.concatenate([part(queue) for queue in queues])[rows]
+
+    return Queue(of(lambda q: q.start), of(lambda q: q.first), of(lambda q: q.last), of(lambda q: q.stay))
+
+
+def _demand(engine: Engine, load: Load, grid: Grid) -> _Demand:
+    """Demand on the grid.
 
     Pace: a step takes t0 + t1·n + t2·resident seconds at the present level, and what prefills take away from
     decoding, ρ = t1 · prompt tokens per second of the roll-out's own arrivals, stretches it by 1 / (1 − ρ).
     """
     rollouts, running = load.left.shape
-    pool, capacity = engine.pool, engine.pool.usable
+    pool = engine.pool
     resident = load.used_blocks / pool.per_token if pool.per_token > 0 else 0.0
     step = engine.t0 + engine.t1 * running + engine.t2 * resident
     per_prompt_token = engine.t1 + step / max(1.0, engine.max_num_batched_tokens - running)
@@ -155,26 +219,8 @@ def roll(engine: Engine, load: Load, grid: Grid, schedule: bool = True) -> Futur
     coming_level = level.total(starting, first) + level.ramps(
         level.count(starting) - level.count(stopping), growth, stopping, last
     )
-    demand = running_level + coming_level
-    crossing = np.flatnonzero((demand[:, : grid.fine_cells] > capacity).any(axis=1))
-    exhausted = np.full(rollouts, np.inf)
-    if schedule and len(crossing):
-        queue = Queue(start[crossing], first[crossing], last[crossing], stay[crossing])
-        ahead = slice(SCHEDULE_STRIDE - 1, grid.fine_cells, SCHEDULE_STRIDE)
-        scarce = Running(running_level[crossing, ahead], alive[crossing, ahead], load.used_blocks, running)
-        exhausted[crossing] = exhausted_at(
-            engine,
-            SCHEDULE_STRIDE * grid.fine,
-            scarce,
-            growth[crossing],
-            queue,
-            load.chance[crossing],
-        )
-    if not schedule:
-        return Futures(grid.times, demand / capacity, running_level / capacity, exhausted)
-    late = np.isinf(exhausted) & (demand[:, grid.fine_cells :] > capacity).any(axis=1)
-    exhausted[late] = grid.times[grid.fine_cells :][(demand[late, grid.fine_cells :] > capacity).argmax(axis=1)]
-    return Futures(grid.times, demand / capacity, running_level / capacity, exhausted)
+    queue = Queue(start, first, last, stay)
+    return _Demand(running_level + coming_level, running_level, alive, growth, queue)
 
 
 def _seat_times(ends: Floats, coming: int, free: int) -> Floats:
