@@ -191,7 +191,7 @@ def _latent(facts: Facts) -> list[tuple[Cache, ...]]:
     layer: tuple[Cache, ...] = (Latent(width),)
     if facts.get("index_topk") is not None:
         keys = facts.integer("index_head_dim", default=128)
-        layer = (Latent(width, sparse=True), Latent(keys, fixed_bytes=keys + keys // 128 * 4))
+        layer = (Latent(keys, fixed_bytes=keys + keys // 128 * 4), Latent(width, sparse=True))
     return [layer] * checked_layers(facts)
 
 

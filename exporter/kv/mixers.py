@@ -29,7 +29,7 @@ class Mixers:
                 return self._shared_block_use()
             return self._projections() if self.facts.model_type == "minicpm3" else self._attention(cache)
         if isinstance(cache, Latent):
-            return self._projections() if cache.fixed_bytes is None else Tally()
+            return self._projections() if cache.fixed_bytes is None else self._indexer()
         return self._state(cache)
 
     def _attention(self, cache: Attention) -> Tally:
@@ -59,6 +59,13 @@ class Mixers:
         if cache.window is not None:
             return self.facts.integer("swa_num_attention_heads", default=self.facts.heads)
         return self.facts.heads
+
+    def _indexer(self) -> Tally:
+        """What chooses the tokens that sparse attention reads; whole on every rank."""
+        heads = self.facts.integer("index_n_heads", default=64)
+        dim = self.facts.integer("index_head_dim", default=128)
+        rank = self.facts.integer("q_lora_rank", default=self.hidden)
+        return Tally(rank * heads * dim + self.hidden * (dim + heads), float32=2 * dim)
 
     def _projections(self) -> Tally:
         """MLA: down to the latent vector and up to the heads again."""
