@@ -17,6 +17,9 @@ from exporter.forecast.window import rise
 from exporter.reading import EngineReading
 
 ROLLOUTS = 64
+FEWEST_ROLLOUTS = 16
+REQUESTS_ROLLED = 80_000
+"""Requests in all roll-outs together: bounds time and memory where hundreds of requests come every second."""
 UNKNOWN_LIMIT = 1e9
 PRIOR_PROMPT = 512.0
 PRIOR_OUTPUT = 256.0
@@ -148,7 +151,7 @@ class Occupancy:
 
     def _load(self, now: EngineReading, pool: BlockLine, horizon: float) -> Load:
         live, draw, limit = self.tracker.state, self.random, float(self._options.max_model_len or UNKNOWN_LIMIT)
-        r = self._rollouts
+        r = self._affordable(len(live.age) + len(live.prefilling) + (now.waiting or 0.0), horizon)
         contexts = np.concatenate((live.prompt + live.age, live.prefilling))
         ages = np.concatenate((live.age, np.zeros(len(live.prefilling))))
         left = self._outputs_beyond(ages, (r, len(ages)), limit) - ages
@@ -171,6 +174,11 @@ class Occupancy:
             backlog=float(live.prefilling.sum()) / 2,
             chance=draw.random((r, self.grid.fine_cells // SCHEDULE_STRIDE)),
         )
+
+    def _affordable(self, present: float, horizon: float) -> int:
+        """Roll-outs that fit the budget; the more requests there are, the less one roll-out differs from another."""
+        requests = present + float(self.arrivals.rates()[-1]) * horizon
+        return int(np.clip(REQUESTS_ROLLED // max(1.0, requests), FEWEST_ROLLOUTS, self._rollouts))
 
     def _prompts(self, shape: tuple[int, int]) -> Floats:
         known = self.births if self.births.size else self.prompts
