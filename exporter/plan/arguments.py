@@ -167,7 +167,7 @@ def parse_arguments(argv: Sequence[str]) -> Request:
         eager=flags.enforce_eager,
         version=flags.vllm_version,
         overrides=Overrides(flags.weight_bytes, flags.activation_bytes, flags.non_torch_bytes, flags.cuda_graph_bytes),
-        contexts=tuple(flags.context),
+        contexts=tuple(context for several in flags.context for context in several),
         kv_offloading_bytes=int(flags.kv_offloading_size * 2**30),
         allow_long=flags.allow_long_max_model_len,
         as_json=flags.json,
@@ -201,6 +201,10 @@ def _size(text: str) -> int:
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not more than nothing")
     return value
+
+
+def _contexts(text: str) -> list[int]:
+    return [_positive(part) for part in text.split(",")]
 
 
 def _positive(text: str) -> int:

@@ -47,6 +47,8 @@ def test_several_contexts_answer_by_context(tmp_path: Path, capsys: pytest.Captu
     _, answer = _json(capsys, *flags, "--kv-memory-bytes", "16Gi", "--context", "16", "--context", "17")
     assert answer["blocks_held_at_context"] == {"16": 1, "17": 2}
     assert answer["kv_bytes_per_token"] == 131072
+    _, listed = _json(capsys, *flags, "--kv-memory-bytes", "16Gi", "--context", "16,17")
+    assert listed["blocks_held_at_context"] == answer["blocks_held_at_context"]
 
 
 def test_a_gpu_leaves_what_the_budget_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
