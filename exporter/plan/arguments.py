@@ -103,7 +103,12 @@ def build_parser() -> argparse.ArgumentParser:
         known.add_argument(f"--{name}-bytes", type=_size, metavar="SIZE")
     output = parser.add_argument_group("the answer")
     output.add_argument(
-        "--context", type=_positive, action="append", default=[], metavar="N", help="a request's length"
+        "--context",
+        type=_contexts,
+        action="append",
+        default=[],
+        metavar="N",
+        help="a request's length, or several: 1k,8k",
     )
     output.add_argument("--allow-long-max-model-len", action="store_true")
     output.add_argument("--json", action="store_true", help="one JSON object on standard output")
