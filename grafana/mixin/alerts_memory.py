@@ -1,6 +1,6 @@
 """Alerts about memory outside the KV pool: a GPU that is full ends the engine, a container that is full is killed."""
 
-from grafana.mixin.rules import BY_GPU, SCRAPE, WHERE, Alert, Group, number
+from grafana.mixin.rules import BLIND_POD, BY_GPU, SCRAPE, WHERE, Alert, Group, number
 from grafana.mixin.thresholds import Thresholds
 
 _CARD = "GPU {{ $labels.gpu }} of " + WHERE
@@ -43,6 +43,8 @@ def group(t: Thresholds) -> Group:
                   < {t.device_fallen_ratio} * max_over_time(vllm_headroom_device_bytes[1h])
                 # exclusion: a part that shares the machine's memory is the host's risk
                 unless vllm_headroom_device_unified == 1
+                # exclusion: a server that is down or loads takes what it needs
+                unless ignoring (gpu, uuid, source) {BLIND_POD}
                 """,
                 summary=_CARD + " has less free memory than its next allocation may take",
                 evidence="{{ $value | humanize1024 }}B free outside the KV pool and less than within the last hour; growth "
@@ -58,10 +60,12 @@ def group(t: Thresholds) -> Group:
             Alert(
                 "DeviceOOMPredicted",
                 "critical",
-                """
-                vllm_headroom_oom_predicted{risk="device"} == 1
+                f"""
+                vllm_headroom_oom_predicted{{risk="device"}} == 1
                 # level and trend are in the prediction: growth since warm-up against what is left
                 unless ignoring (risk) vllm_headroom_device_unified == 1
+                # exclusion: a server that is down or loads takes what it needs
+                unless ignoring (risk, gpu, uuid, source) {BLIND_POD}
                 """,
                 summary=_CARD + " is predicted to run out of memory",
                 evidence="Probability "
@@ -89,6 +93,8 @@ def group(t: Thresholds) -> Group:
                 # level: of the container's limit, or of the machine where there is none
                 and ignoring (risk) vllm_headroom_host_bytes
                   < {t.host_left_ratio} * min without (kind) (vllm_headroom_host_memory_bytes{{kind=~"limit|machine_total"}})
+                # exclusion: a server that is down or loads takes what it needs
+                unless ignoring (risk, source) {BLIND_POD}
                 """,
                 summary="The container of " + WHERE + " is predicted to run out of host memory",
                 evidence=_HOST_FREE

@@ -9,6 +9,8 @@ from grafana.mixin.thresholds import RUNBOOKS
 PREFIX = "VLLMHeadroom"
 
 BLIND = 'vllm_headroom_source_up{source="vllm"} == 0'
+BLIND_POD = 'max without (server) (vllm_headroom_source_up{source="vllm"}) == 0'
+"""As BLIND, for series that belong to no server: none that the exporter watches can be read."""
 QUIET = 'vllm_headroom_state{state=~"asleep|stalled|unknown"} == 1'
 
 SCRAPE = ("job", "instance")
