@@ -1,5 +1,7 @@
 """What answers for the status page and the status document; each is made once a tick, however many ask."""
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
@@ -14,7 +16,10 @@ from exporter.web.telling import POINTS, WINDOWS, tell
 Render = Callable[[Status, int], bytes]
 
 MANY_POINTS = 120
-"""Of each engine's past, where the page shows many engines: it is made anew once a tick."""
+"""Of each engine's past, where the page shows many engines."""
+SHARE = 0.003
+"""Of a core: an open page asks anew no more often than making it may take of that."""
+LEAST_SECONDS, MOST_SECONDS = 2, 15
 
 
 class StatusPages:
@@ -29,12 +34,15 @@ class StatusPages:
         history: History,
         clock: Callable[[], float],
         stale_seconds: float,
+        cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self._latest = latest
         self._history = history
         self._clock = clock
         self._stale_seconds = stale_seconds
+        self._cpu = cpu
         self._page = Page()
+        self._every = LEAST_SECONDS
         self._encode: Callable[[Status], bytes] | None = None
         self._made_for: tuple[Snapshot, int] | None = None
         self._made: dict[tuple[str, int], bytes] = {}
@@ -54,7 +62,7 @@ class StatusPages:
             body = self._page.before_the_first().encode()
         else:
             points = POINTS if len(snapshot.engines) <= OPEN_ALL else MANY_POINTS
-            body = self._body("page", snapshot, window, points, lambda status: self._page.of(status, window).encode())
+            body = self._body("page", snapshot, window, points, lambda status: self._html(status, window))
         return Response(200, "text/html; charset=utf-8", body, self._headers)
 
     def document(self, request: Request) -> Response:
@@ -78,9 +86,15 @@ class StatusPages:
             self._made_for, self._made = made_for, {}
         body = self._made.get((form, window))
         if body is None:
+            begun = self._cpu()
             body = render(tell(snapshot, self._history, now, self._stale_seconds, window, points))
+            if form == "page":
+                self._every = min(MOST_SECONDS, max(LEAST_SECONDS, math.ceil((self._cpu() - begun) / SHARE)))
             self._made[form, window] = body
         return body
+
+    def _html(self, status: Status, window: int) -> bytes:
+        return self._page.of(status, window, self._every).encode()
 
     def _json(self, status: Status) -> bytes:
         if self._encode is None:

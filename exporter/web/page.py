@@ -19,8 +19,6 @@ OPEN_ALL = 2
 """Up to so many engines are shown in full; of more, only those that need attention."""
 REFRESH_SECONDS = 5
 """How often the page loads itself again where scripts are switched off."""
-UPDATE_SECONDS, UPDATE_MANY_SECONDS = 2, 4
-"""How often it is updated with them: a page of many engines costs more to make."""
 
 ICON_COLOURS: dict[State, str] = {
     "ok": "#1a7f37",
@@ -54,16 +52,14 @@ class Page:
         )
         """The value of Content-Security-Policy."""
 
-    def of(self, status: Status, window: int) -> str:
-        """The page that shows `status`, whose history covers `window` seconds."""
-        many = len(status.engines) > OPEN_ALL
-        every = UPDATE_MANY_SECONDS if many else UPDATE_SECONDS
+    def of(self, status: Status, window: int, every: int = 2) -> str:
+        """The page that shows `status`, whose history covers `window` seconds, and asks anew `every` seconds."""
         return self._document(status.verdict.state, _links(window), _sections(status), every)
 
     def before_the_first(self) -> str:
         """The page that is shown until the first tick has ended."""
         starting = tag("section", state_chip("unknown"), tag("h1", "Starting: nothing has been read yet."))
-        return self._document("unknown", (), (starting,), UPDATE_SECONDS)
+        return self._document("unknown", (), (starting,), every=2)
 
     def _document(self, state: State, links: Sequence[Markup], sections: Sequence[Markup], every: int) -> str:
         head = tag(

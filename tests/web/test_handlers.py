@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ from pydantic import TypeAdapter
 
 from exporter.history import History
 from exporter.routes import Routes
-from exporter.server import HttpServer
+from exporter.server import HttpServer, Request
 from exporter.snapshot import Snapshot
+from exporter.web.handlers import StatusPages
 from exporter.web.status import Status
 from tests.web.scenes import SCENES, Scene
 
@@ -95,6 +97,16 @@ def test_a_tick_is_drawn_once_however_many_look() -> None:
         assert first == second
         box.snapshot = replace(made.snapshot, wall_time=made.snapshot.wall_time + 1)
         assert client.get("/").content != first
+
+
+@pytest.mark.parametrize(("cost", "period"), [(0.001, 2), (0.012, 4), (1.0, 15)])
+def test_a_page_that_costs_more_is_asked_for_less_often(cost: float, period: int) -> None:
+    """An open page keeps to its share of a core: what takes 12 ms to make is asked for every 4 s, at most every 15."""
+    made = SCENES["ok"]()
+    spent = itertools.count(step=cost)
+    pages = StatusPages(lambda: made.snapshot, made.history, lambda: made.snapshot.time, 8.0, lambda: next(spent))
+    pages.page(Request("GET", "/", "", {}))
+    assert f'data-period="{period}"' in pages.page(Request("GET", "/", "window=300", {})).body.decode()
 
 
 def test_a_monitor_that_is_stuck_shows_it() -> None:
