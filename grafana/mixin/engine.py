@@ -20,7 +20,7 @@ from grafana.mixin.panels import (
     timeseries,
 )
 from grafana.mixin.series import WHO, ahead, of_engine, of_pod, said_before
-from grafana.mixin.thresholds import ENGINE_DASHBOARD, Thresholds
+from grafana.mixin.thresholds import ALARM, ENGINE_DASHBOARD, Thresholds
 
 STATES = {
     "ok": GREEN,
@@ -32,7 +32,7 @@ STATES = {
     "unknown": GREY,
 }
 USED_STEPS: Steps = ((None, GREEN), (0.8, YELLOW), (0.95, RED))
-PROBABILITY_STEPS: Steps = ((None, GREEN), (0.3, YELLOW), (0.6, RED))
+PROBABILITY_STEPS: Steps = ((None, GREEN), (ALARM.watch, YELLOW), (ALARM.on, RED))
 
 
 def dashboard(t: Thresholds) -> Dashboard:
@@ -70,7 +70,7 @@ def _verdict(t: Thresholds) -> tuple[Panel, ...]:
         stat(
             "KV runs out within 60 s",
             "Probability of at least one preemption for want of KV within a minute; the worst of the chosen engines. "
-            "The alarm goes on at 60% and off below 30%.",
+            f"The alarm goes on at {ALARM.on:.0%} and off below {ALARM.off:.0%}.",
             (Target(f"max({of_engine('oom_probability', risk='kv', horizon_seconds='60')})", "probability"),),
             unit="percentunit",
             steps=PROBABILITY_STEPS,
@@ -180,7 +180,7 @@ def _projection(t: Thresholds) -> tuple[Panel, ...]:
             unit="percentunit",
             low=0,
             high=1,
-            steps=((None, GREEN), (0.6, RED)),
+            steps=((None, GREEN), (ALARM.on, RED)),
             limit=True,
         ),
         timeseries(

@@ -18,7 +18,7 @@ from grafana.mixin.panels import (
     timeseries,
 )
 from grafana.mixin.series import of_engine, of_pod
-from grafana.mixin.thresholds import ENGINE_DASHBOARD, FLEET_DASHBOARD, Thresholds
+from grafana.mixin.thresholds import ENGINE_DASHBOARD, FLEET_DASHBOARD, MEMORY_ALARM, Thresholds
 
 _ENGINE = "namespace, model_name, pod, engine"
 _WHO = "{{pod}} {{engine}}"
@@ -259,7 +259,7 @@ def _memory() -> tuple[Panel, ...]:
             unit="percentunit",
             low=0,
             high=1,
-            steps=((None, GREEN), (0.6, RED)),
+            steps=((None, GREEN), (MEMORY_ALARM, RED)),
             limit=True,
             empty="no GPU or container visible, or no recording rules",
             overrides=(fields("host$", color=ORANGE), fields("device$", color=BLUE)),

@@ -2,7 +2,7 @@
 
 from grafana.mixin.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Panel, Target, field, fields, stat, timeseries
 from grafana.mixin.series import WHO, WHOSE_GPU, gpu_memory, memory, of_engine, of_pod
-from grafana.mixin.thresholds import Thresholds
+from grafana.mixin.thresholds import MEMORY_ALARM, Thresholds
 
 
 def gpu() -> tuple[Panel, ...]:
@@ -51,7 +51,7 @@ def gpu() -> tuple[Panel, ...]:
             unit="percentunit",
             low=0,
             high=1,
-            steps=((None, GREEN), (0.6, RED)),
+            steps=((None, GREEN), (MEMORY_ALARM, RED)),
             limit=True,
             empty="GPU not visible",
         ),

@@ -17,7 +17,7 @@ from grafana.mixin.panels import (
     timeseries,
 )
 from grafana.mixin.series import WHO, of_engine, said_before
-from grafana.mixin.thresholds import QUALITY_DASHBOARD, Thresholds
+from grafana.mixin.thresholds import ALARM, QUALITY_DASHBOARD, Thresholds
 
 _ALERT = 'alertname="VLLMHeadroomKVExhaustionPredicted", alertstate="firing", namespace=~"$namespace", pod=~"$pod"'
 _OUTCOMES = {"hit": GREEN, "miss": RED, "false_alarm": ORANGE, "correct_quiet": GREY}
@@ -133,7 +133,7 @@ def _calibration(t: Thresholds) -> tuple[Panel, ...]:
         ),
         timeseries(
             "Probability, and the alarm made of it",
-            "Probability within 60 s; the alarm (0 or 1) goes on at 60% and off below 30%.",
+            f"Probability within 60 s; the alarm (0 or 1) goes on at {ALARM.on:.0%} and off below {ALARM.off:.0%}.",
             (
                 Target(of_engine("oom_probability", risk="kv", horizon_seconds="60"), WHO),
                 Target(f"max({of_engine('oom_predicted', risk='kv')})", "alarm"),

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, fields
 
+from exporter.forecast.alarm import AlarmRule
+
 REPOSITORY = "https://github.com/vllm-headroom/vllm-headroom"
 RUNBOOKS = REPOSITORY + "/blob/main/docs/runbooks"
 ENGINE_DASHBOARD, FLEET_DASHBOARD, QUALITY_DASHBOARD = (
@@ -10,6 +12,11 @@ ENGINE_DASHBOARD, FLEET_DASHBOARD, QUALITY_DASHBOARD = (
     "vllm-headroom-quality",
 )
 """The dashboards' uids, which links use."""
+
+ALARM = AlarmRule()
+"""The exporter's own alarm of the KV pool: the dashboards draw their lines where it goes on."""
+MEMORY_ALARM = 0.5
+"""Where its alarm of GPU and host memory goes on."""
 
 
 def _value(default: str, meaning: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from exporter.forecast.alarm import AlarmRule
 from grafana.mixin.thresholds import Thresholds
 from tests.grafana.test_rules import FAMILIES, NAMES, RECORDED, metrics_of
 
@@ -155,6 +156,8 @@ def test_red_lines_are_where_the_alerts_are() -> None:
         "Preemptions": t.spike_per_second,
         "Preemptions per finished request": t.spike_per_request,
         "Offered load over capacity": t.offered_load_ratio,
+        "KV runs out within 60 s": str(AlarmRule().on),
+        "Probability that KV runs out, by horizon": str(AlarmRule().on),
         "KV runs out in": t.kv_near_seconds,
         "Age of what it shows": t.stale_seconds,
         "Calibration error": t.forecast_calibration_error,
