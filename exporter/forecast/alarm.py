@@ -9,15 +9,16 @@ from exporter.forecast.assessment import State
 class AlarmRule:
     """When the alarm goes on and off.
 
-    On once the probability has been at or above `on` for `hold` seconds. Off once it has been below `off` for
-    `release` seconds and no request was preempted for `calm` seconds: while the pool is being exhausted the
-    alarm stands. `watch` is the probability from which an engine is watched.
+    On once the probability has been at or above `on` for `hold` seconds, or at once from `sure`. Off once it has
+    been below `off` for `release` seconds and no request was preempted for `calm` seconds: while the pool is being
+    exhausted the alarm stands. `watch` is the probability from which an engine is watched.
     """
 
-    on: float = 0.45
-    off: float = 0.18
-    hold: float = 1.0
-    release: float = 6.0
+    on: float = 0.48
+    sure: float = 0.55
+    off: float = 0.28
+    hold: float = 2.0
+    release: float = 2.0
     calm: float = 60.0
     watch: float = 0.25
 
@@ -42,7 +43,8 @@ class Alarm:
             self._since = None
             return self.on
         self._since = time if self._since is None else self._since
-        if time - self._since >= (rule.release if self.on else rule.hold):
+        sure = not self.on and probability >= rule.sure
+        if sure or time - self._since >= (rule.release if self.on else rule.hold):
             self.on, self._since = not self.on, None
         return self.on
 
