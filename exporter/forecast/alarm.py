@@ -4,22 +4,26 @@ from dataclasses import dataclass
 
 from exporter.forecast.assessment import State
 
+NEAR_SECONDS = 15.0
+"""The horizon within which a lower probability is enough: there is no time left to wait for certainty."""
+
 
 @dataclass(frozen=True, slots=True)
 class AlarmRule:
     """When the alarm goes on and off.
 
-    On once the probability has been at or above `on` for `hold` seconds, or at once from `sure`. Off once it has
-    been below `off` for `release` seconds and no request was preempted for `calm` seconds: while the pool is being
-    exhausted the alarm stands. `watch` is the probability from which an engine is watched.
+    On once the probability has been at or above `on`, or that of the next 15 s at or above `near_on`, for `hold`
+    seconds. Off once the probability has been below `off` for `release` seconds and no request was preempted for
+    `calm` seconds: while the pool is being exhausted the alarm stands. `watch` is the probability from which an
+    engine is watched.
     """
 
-    on: float = 0.48
-    sure: float = 0.55
-    off: float = 0.28
-    hold: float = 2.0
-    release: float = 2.0
-    calm: float = 60.0
+    on: float = 0.52
+    near_on: float = 0.25
+    off: float = 0.25
+    hold: float = 1.0
+    release: float = 4.0
+    calm: float = 55.0
     watch: float = 0.25
 
 
@@ -32,19 +36,26 @@ class Alarm:
         self.on = False
         self._since: float | None = None
 
-    def observe(self, time: float, probability: float | None, since_preemption: float = float("inf")) -> bool:
-        """Advance to `time` (seconds); without a probability the alarm goes off at once."""
+    def observe(
+        self, time: float, probability: float | None, near: float | None = None, since_preemption: float = float("inf")
+    ) -> bool:
+        """Advance to `time` (seconds); without a probability the alarm goes off at once.
+
+        `near` is the probability of the next `NEAR_SECONDS`, `since_preemption` in seconds.
+        """
         if probability is None:
             self.on, self._since = False, None
             return False
         rule = self.rule
-        turns = probability < rule.off and since_preemption >= rule.calm if self.on else probability >= rule.on
+        if self.on:
+            turns = probability < rule.off and since_preemption >= rule.calm
+        else:
+            turns = probability >= rule.on or (near or 0.0) >= rule.near_on
         if not turns:
             self._since = None
             return self.on
         self._since = time if self._since is None else self._since
-        sure = not self.on and probability >= rule.sure
-        if sure or time - self._since >= (rule.release if self.on else rule.hold):
+        if time - self._since >= (rule.release if self.on else rule.hold):
             self.on, self._since = not self.on, None
         return self.on
 
