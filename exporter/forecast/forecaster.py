@@ -1,6 +1,8 @@
 """Readings in, assessments out: one engine's forecast."""
 
-from exporter.forecast.alarm import Alarm, Verdict, state_of
+from dataclasses import replace
+
+from exporter.forecast.alarm import NEAR_SECONDS, Alarm, Verdict, state_of
 from exporter.forecast.assessment import Assessment, Driver, ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine
 from exporter.forecast.drivers import driver_of
@@ -32,8 +34,10 @@ class EngineForecaster:
     """Stateful over one engine's readings; deterministic for the seed; time comes from the readings."""
 
     def __init__(self, options: ForecastOptions | None = None) -> None:
-        """`options`: what the user knows beyond the page."""
-        self.options = options or ForecastOptions()
+        """`options`: what the user knows beyond the page; the alarm's own horizons are always among those forecast."""
+        asked = options or ForecastOptions()
+        horizons = tuple(sorted({*asked.horizons, asked.page_horizon, NEAR_SECONDS}))
+        self.options = replace(asked, horizons=horizons)
         self._window = Window()
         self._occupancy = Occupancy(self.options)
         self._vitals = Vitals()
@@ -100,7 +104,7 @@ class EngineForecaster:
             usage_5min=self._window.mean_usage,
             seconds_since_preemption=reading.time - self._preempted_at,
         )
-        odds = log_odds(self.evidence, self._all_horizons)
+        odds = log_odds(self.evidence, self.options.horizons)
         self._odds_seen = odds[self.options.page_horizon]
         return odds
 
@@ -109,10 +113,6 @@ class EngineForecaster:
         moved = abs((reading.kv_usage or 0.0) - self._rolled_usage) > CALM_MOVE
         calm = self._odds_seen < CALM_LOG_ODDS and not moved and not reading.waiting
         return CALM_REROLL_SECONDS if calm else REROLL_SECONDS
-
-    @property
-    def _all_horizons(self) -> tuple[float, ...]:
-        return tuple(sorted({*self.options.horizons, self.options.page_horizon}))
 
     def _assess(
         self,
@@ -125,7 +125,7 @@ class EngineForecaster:
         chances = {h: probability(logit + self._experience.shift) for h, logit in odds.items()}
         page = chances.get(self.options.page_horizon)
         since = reading.time - self._preempted_at
-        predicted = self._alarm.observe(reading.time, page, since)
+        predicted = self._alarm.observe(reading.time, page, chances.get(NEAR_SECONDS), since)
         self._scorecard.observe(reading.time, page, predicted, preempted)
         verdict = blocked or self._vitals.leaking(reading)
         verdict = verdict or state_of(page, predicted, since <= PREEMPTING_SECONDS, self._alarm.rule.watch)
@@ -142,7 +142,7 @@ class EngineForecaster:
             time_to_exhaustion_seconds=time_to_exhaustion(chances, self._alarm.rule.watch),
             demand_ratio={} if projection is None else projection.demand,
             offered_load_ratio=None if projection is None else projection.offered_load,
-            driver=self._driver(reading, page),
+            driver=self._driver(reading, page, line),
             levers=self._pull(reading, projection),
             used_ratio_peak=self._window.peak_usage(60.0),
             blocks_per_request=self._request(line),
@@ -159,12 +159,14 @@ class EngineForecaster:
             return None
         return line.per_token * (self._occupancy.typical_prompt + self._occupancy.typical_output) + line.per_request
 
-    def _driver(self, reading: EngineReading, page: float | None) -> Driver | None:
-        if page is None:
+    def _driver(self, reading: EngineReading, page: float | None, line: BlockLine | None) -> Driver | None:
+        if page is None or line is None:
             return None
         capped = bool(reading.waiting) and self.options.max_num_seqs == reading.running
         at_risk = page >= DRIVER_FROM or (reading.kv_usage or 0.0) >= 0.5
-        return driver_of(self._window.since(400.0), self.options.max_num_seqs) if at_risk or capped else "none"
+        if not at_risk and not capped:
+            return "none"
+        return driver_of(self._window.since(400.0), line.tokens, self.options.max_num_seqs)
 
     def _pull(self, reading: EngineReading, projection: Projection | None) -> dict[str, float]:
         if projection is None:
