@@ -128,6 +128,8 @@ class EngineForecaster:
         predicted = self._alarm.observe(reading.time, page, chances.get(NEAR_SECONDS), since)
         self._scorecard.observe(reading.time, page, predicted, preempted)
         verdict = blocked or self._vitals.leaking(reading)
+        if verdict is None and page is None and not reading.running and not reading.waiting:
+            verdict = Verdict("ok", "the engine is idle: nothing runs and nothing waits")
         verdict = verdict or state_of(page, predicted, since <= PREEMPTING_SECONDS, self._alarm.rule.watch)
         projection = self._projection if page is not None else None
         toll = toll_of(self._window)

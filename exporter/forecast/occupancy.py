@@ -127,7 +127,8 @@ class Occupancy:
         load = self._load(now, pool, horizon)
         futures = roll(engine, load, self.grid)
         cells = [min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1) for h in options.horizons]
-        levels = np.quantile(futures.demand[:, cells], options.quantiles, axis=0).tolist()
+        # Requests that end within a cell fall before they have risen: the last trace of them can lie below nothing.
+        levels = np.maximum(np.quantile(futures.demand[:, cells], options.quantiles, axis=0), 0.0).tolist()
         demand = {
             (h, q): level
             for q, row in zip(options.quantiles, levels, strict=True)
