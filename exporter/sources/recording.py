@@ -59,7 +59,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read after line {number}: {error}") from None
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}: line {number + 1} is not JSON ({error.msg}); is this a recording?") from None
+        raise InputError(f"{path}: line {number} is not JSON ({error.msg}); is this a recording?") from None
 
 
 class Recording:
