@@ -70,7 +70,9 @@ class DeviceWatch:
         self._source.close()
 
     def _assess(self, reading: DeviceReading, serving: Serving) -> DeviceAssessment:
-        forecaster = self._forecasters.setdefault(reading.uuid, DeviceForecaster(self._options))
+        if reading.uuid not in self._forecasters:
+            self._forecasters[reading.uuid] = DeviceForecaster(self._options)
+        forecaster = self._forecasters[reading.uuid]
         return forecaster.observe(
             reading,
             serving.next_allocation_bytes,

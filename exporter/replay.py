@@ -43,8 +43,9 @@ def assessments(recording: Recording, interval: float | None = None, seed: int =
         due = time + interval if interval is not None else due
         for reading in readings:
             key = reading.model_name, reading.engine
-            forecaster = forecasters.setdefault(key, EngineForecaster(options))
-            yield forecaster.observe(reading, pool_of(reading))
+            if key not in forecasters:
+                forecasters[key] = EngineForecaster(options)
+            yield forecasters[key].observe(reading, pool_of(reading))
 
 
 def line_of(assessment: Assessment, horizon: float) -> str:

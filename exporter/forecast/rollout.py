@@ -27,7 +27,7 @@ PREFILL_SHARE_LIMIT = 0.8
 SCHEDULE_STRIDE = 2
 """The scheduler is followed on every second cell of the fine grid."""
 
-ROLLOUTS_AT_ONCE = 16
+ROLLOUTS_AT_ONCE = 32
 """Of the roll-outs, in working out demand: fewer take less memory, more take less time."""
 
 
