@@ -19,7 +19,7 @@ JUMP_OF_USAGE = 0.25
 MANY_TIMES = 3.0
 """Requests that grew so much explain the demand whatever else grew."""
 MORE_REQUESTS = 2.2
-LONGER_PROMPTS = 2.1
+LONGER_PROMPTS = 2.3
 MORE_TOKENS = 1.2
 
 
