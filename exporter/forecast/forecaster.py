@@ -164,11 +164,12 @@ class EngineForecaster:
     def _driver(self, reading: EngineReading, page: float | None, line: BlockLine | None) -> Driver | None:
         if page is None or line is None:
             return None
-        capped = bool(reading.waiting) and self.options.max_num_seqs == reading.running
+        limit = self._occupancy.seat_limit
+        capped = bool(reading.waiting) and limit == reading.running
         at_risk = page >= DRIVER_FROM or (reading.kv_usage or 0.0) >= 0.5
         if not at_risk and not capped:
             return "none"
-        return driver_of(self._window.since(400.0), line.tokens, self.options.max_num_seqs)
+        return driver_of(self._window.since(400.0), line.tokens, limit)
 
     def _pull(self, reading: EngineReading, projection: Projection | None) -> dict[str, float]:
         if projection is None:

@@ -12,6 +12,7 @@ from exporter.forecast.recalibration import moments
 from exporter.forecast.rollout import SCHEDULE_STRIDE, Grid, Load, roll
 from exporter.forecast.running import RunningTracker
 from exporter.forecast.schedule import Engine
+from exporter.forecast.seats import SeatLimit
 from exporter.forecast.steps import StepTimes
 from exporter.forecast.window import rise
 from exporter.reading import EngineReading
@@ -60,6 +61,7 @@ class Occupancy:
         self.steps = StepTimes()
         self.arrivals = Arrivals()
         self.tracker = RunningTracker()
+        self.seats = SeatLimit()
 
     def forget_running(self) -> None:
         """The engine restarted or was out of sight: lengths and speeds stay, the running set does not."""
@@ -78,6 +80,7 @@ class Occupancy:
             self.outputs.add(newly_finished(None, now.generation_lengths)[-1500:])
             if now.prompt_lengths is not None:
                 self.prompts.add(newly_finished(None, now.prompt_lengths)[-1500:])
+        self.seats.observe(now)
         self.tracker.observe(before, now, pool, self.typical_prompt)
 
     def _learn(self, before: EngineReading, now: EngineReading, pool: BlockLine) -> None:
@@ -107,6 +110,11 @@ class Occupancy:
             )
 
     @property
+    def seat_limit(self) -> float | None:
+        """`max_num_seqs`, as told or as inferred."""
+        return self._options.max_num_seqs or self.seats.limit
+
+    @property
     def typical_prompt(self) -> float:
         """Mean prompt in tokens of the present load."""
         return self.prompts.mean() or PRIOR_PROMPT
@@ -122,7 +130,7 @@ class Occupancy:
             return None
         options, horizon = self._options, self.grid.times[-1]
         t0, t1, t2 = self.steps.coefficients()
-        seats, budget = options.max_num_seqs or UNKNOWN_LIMIT, options.max_num_batched_tokens or UNKNOWN_LIMIT
+        seats, budget = self.seat_limit or UNKNOWN_LIMIT, options.max_num_batched_tokens or UNKNOWN_LIMIT
         engine = Engine(pool, seats, budget, options.watermark * pool.usable, t0, t1, t2)
         load = self._load(now, pool, horizon)
         futures = roll(engine, load, self.grid)
