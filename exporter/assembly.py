@@ -25,6 +25,9 @@ from exporter.watch import ServerWatch
 if TYPE_CHECKING:
     from exporter.kv.live import LiveArithmetic
 
+LOOK_AGAIN_SECONDS = 30.0
+"""How often the server's process is looked for where it is not seen: going through /proc costs more than a tick."""
+
 
 def build_monitor(
     settings: Settings,
@@ -36,7 +39,7 @@ def build_monitor(
     """Every part of the daemon, wired; nothing is read before the first tick. `devices` stands in for NVML."""
     watches = [_server(url, settings, clock) for url in settings.vllm_url]
     ports = frozenset(_port(url) for url in settings.vllm_url)
-    process = ServerProcess(settings.proc_dir, ports=ports, clock=clock)
+    process = ServerProcess(settings.proc_dir, ports=ports, seconds=LOOK_AGAIN_SECONDS, clock=clock)
     memory = HostSource(process, proc=settings.proc_dir, cgroup=settings.cgroup_dir, pod_uid=os.environ.get("POD_UID"))
     if devices is None and settings.gpus != ("none",):
         devices = DeviceWatch(_gpus(settings, process, memory))
