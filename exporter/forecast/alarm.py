@@ -7,6 +7,9 @@ from exporter.forecast.assessment import State
 NEAR_SECONDS = 15.0
 """The horizon within which a lower probability is enough: there is no time left to wait for certainty."""
 
+SPARSE_SECONDS = 5.0
+"""Readings this far apart are not waited for: one of them is enough to ring."""
+
 
 @dataclass(frozen=True, slots=True)
 class AlarmRule:
@@ -35,6 +38,7 @@ class Alarm:
         self.rule = rule or AlarmRule()
         self.on = False
         self._since: float | None = None
+        self._last: float | None = None
 
     def observe(
         self, time: float, probability: float | None, near: float | None = None, since_preemption: float = float("inf")
@@ -43,6 +47,8 @@ class Alarm:
 
         `near` is the probability of the next `NEAR_SECONDS`, `since_preemption` in seconds.
         """
+        sparse = self._last is not None and time - self._last >= SPARSE_SECONDS
+        self._last = time
         if probability is None:
             self.on, self._since = False, None
             return False
@@ -55,7 +61,7 @@ class Alarm:
             self._since = None
             return self.on
         self._since = time if self._since is None else self._since
-        if time - self._since >= (rule.release if self.on else rule.hold):
+        if time - self._since >= (rule.release if self.on else rule.hold) or (sparse and not self.on):
             self.on, self._since = not self.on, None
         return self.on
 

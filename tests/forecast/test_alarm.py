@@ -24,6 +24,12 @@ def test_what_is_near_needs_less_certainty() -> None:
     assert not any(Alarm(RULE).observe(float(t), 0.4, near=0.2) for t in range(10))
 
 
+def test_sparse_readings_are_not_waited_for() -> None:
+    """Where the next reading is many seconds away, one reading rings."""
+    alarm = Alarm(RULE)
+    assert [alarm.observe(15.0 * k, value) for k, value in enumerate((0.1, 0.9))] == [False, True]
+
+
 def test_it_goes_off_late_and_does_not_flap() -> None:
     """Between `off` and `on` it stays as it was; below `off` it goes off after `release` seconds."""
     alarm = Alarm(RULE)
