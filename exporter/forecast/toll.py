@@ -32,7 +32,7 @@ def toll_of(window: Window) -> Toll:
     return Toll(
         preemptions_per_second=rose / seconds,
         preemptions_per_finished_request=rose / finished if finished else None,
-        recomputed_tokens_per_second=_recomputed(first, last, seconds) if rose else 0.0,
+        recomputed_tokens_per_second=_recomputed(last, rose / seconds),
     )
 
 
@@ -41,16 +41,12 @@ def _rise(first: EngineReading, last: EngineReading, counter: str) -> float | No
     return None if a is None or b is None else float(b - a)
 
 
-def _recomputed(first: EngineReading, last: EngineReading, seconds: float) -> float | None:
-    """Tokens that went through the engine beyond generated ones and prompts: prefills done again.
+def _recomputed(reading: EngineReading, rate: float) -> float | None:
+    """Estimated: the victim is the last admitted, so it holds its prompt and little more, and starts anew.
 
-    A prompt in prefill counts step by step here and at its end there, so that a chunk more or less is noise.
+    The page counts a prompt's tokens once, when it first leaves prefill: what is computed again is on no counter.
     """
-    if first.iteration_tokens is None or last.iteration_tokens is None:
-        return None
-    generated, prompts = _rise(first, last, "generation_tokens"), _rise(first, last, "prompt_tokens")
-    if generated is None or prompts is None:
-        return None
-    cached = _rise(first, last, "prompt_tokens_cached") or 0.0
-    computed = last.iteration_tokens.sum - first.iteration_tokens.sum
-    return max(0.0, computed - generated - (prompts - cached)) / seconds
+    prompts = reading.prompt_lengths
+    if rate == 0.0:
+        return 0.0
+    return rate * prompts.sum / prompts.count if prompts is not None and prompts.count > 0 else None
