@@ -14,6 +14,7 @@ from exporter.sources.endpoint import Access, Endpoint
 from exporter.sources.prometheus import SOURCE, History
 from exporter.sources.recording import Recording
 from tests.grafana.stack import prometheus
+from tests.support.tools import tool
 
 REAL = Path(__file__).parent.parent / "data" / "forecast" / "real-cpu-burst.jsonl.gz"
 QUIET_SECONDS, GAP_SECONDS = 150, 40
@@ -58,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file.write_text(openmetrics())
     data = home / "prometheus" / "data"
     subprocess.run(
-        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(file), str(data)],
+        [tool("promtool", "prometheus"), "tsdb", "create-blocks-from", "openmetrics", str(file), str(data)],
         check=True,
         capture_output=True,
         timeout=120,

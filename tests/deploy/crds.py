@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.deploy.tools import ROOT, Manifest, run
+from tests.support.tools import tool as program
 
 HERE = Path(__file__).parent / "crds"
 FOLDER = ROOT / ".venv" / "share" / "crds"
@@ -35,7 +36,9 @@ def installed() -> Path:
         FOLDER.mkdir(parents=True, exist_ok=True)
         for name in ("package.json", "package-lock.json"):
             shutil.copy(HERE / name, FOLDER)
-        done = run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--prefix", FOLDER])
+        done = run(
+            [program("npm", "npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--prefix", FOLDER]
+        )
         if done.returncode:
             there.unlink()
             raise AssertionError(f"npm ci: {done.stderr}")

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.deploy.tools import ROOT, VERSIONS, Helm, of_kind, run
+from tests.support.tools import tool as program
 
 RULES = ROOT / "grafana" / "rules"
 ON = {"rules": {"create": "always"}}
@@ -39,10 +40,19 @@ def test_the_extracted_rules_pass_the_rules_tests(tmp_path: Path) -> None:
     for file in sorted(RULES.glob("*.yaml")):
         names = [group["name"] for group in yaml.safe_load(file.read_text())["groups"]]
         (tmp_path / file.name).write_text(yaml.safe_dump({"groups": [groups[name] for name in names]}))
-    checked = run(["promtool", "check", "rules", "--lint=all", "--lint-fatal", *sorted(tmp_path.glob("*.yaml"))])
+    checked = run(
+        [
+            program("promtool", "prometheus"),
+            "check",
+            "rules",
+            "--lint=all",
+            "--lint-fatal",
+            *sorted(tmp_path.glob("*.yaml")),
+        ]
+    )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     tests = shutil.copytree(RULES / "tests", tmp_path / "tests")
-    ran = run(["promtool", "test", "rules", tests / "kv.yaml", tests / "recording.yaml"])
+    ran = run([program("promtool", "prometheus"), "test", "rules", tests / "kv.yaml", tests / "recording.yaml"])
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -54,7 +64,7 @@ def test_a_threshold_reaches_the_expressions(tmp_path: Path) -> None:
     assert not any("@" in expression for expression in expressions)
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": groups}))
-    assert run(["promtool", "check", "rules", file]).returncode == 0
+    assert run([program("promtool", "prometheus"), "check", "rules", file]).returncode == 0
 
 
 def test_alerts_can_be_left_out_labelled_and_pointed_at_other_runbooks() -> None:
@@ -69,8 +79,3 @@ def test_alerts_can_be_left_out_labelled_and_pointed_at_other_runbooks() -> None
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"]["runbook_url"] == f"https://wiki.example.com/rb/{rule['alert']}.md"
     assert all("team" not in rule.get("labels", {}) for group in groups for rule in group["rules"] if "record" in rule)
-
-
-def test_promtool_is_at_hand() -> None:
-    """The tool these tests rest on is installed; without it they would say nothing."""
-    assert shutil.which("promtool"), "install Debian's package prometheus"

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.tools import tool
+
 READY_SECONDS = 30.0
 
 
@@ -73,7 +75,7 @@ def prometheus(
     file.write_text(yaml.safe_dump(config))
     url = f"http://127.0.0.1:{port or free_port()}"
     command = [
-        "prometheus",
+        tool("prometheus", "prometheus"),
         f"--config.file={file}",
         f"--storage.tsdb.path={home / 'data'}",
         f"--web.listen-address={url.removeprefix('http://')}",
@@ -92,7 +94,7 @@ def alertmanager(home: Path, config: Mapping[str, Any]) -> Iterator[str]:
     file.write_text(yaml.safe_dump(dict(config), allow_unicode=True))
     url = f"http://127.0.0.1:{free_port()}"
     command = [
-        "prometheus-alertmanager",
+        tool("prometheus-alertmanager", "prometheus-alertmanager"),
         f"--config.file={file}",
         f"--storage.path={home / 'data'}",
         f"--web.listen-address={url.removeprefix('http://')}",

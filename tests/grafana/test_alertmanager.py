@@ -11,6 +11,7 @@ import yaml
 from grafana.mixin.pagerduty import KEY_FILE
 from tests.grafana.pagerduty import as_operator
 from tests.grafana.test_rules import NAMES
+from tests.support.tools import tool
 
 HOME = Path(__file__).parents[2] / "grafana" / "alertmanager"
 RULES = str(HOME.parent / "rules" / "*.yaml")
@@ -31,7 +32,7 @@ def load(file: Path) -> Any:
 
 def test_alertmanager_accepts_the_configuration() -> None:
     """`amtool check-config`, which uses Alertmanager's own loader, finds no fault."""
-    assert "SUCCESS" in run("amtool", "check-config", str(CONFIG))
+    assert "SUCCESS" in run(tool("amtool", "prometheus-alertmanager"), "check-config", str(CONFIG))
 
 
 @pytest.mark.parametrize("file", [CONFIG, RESOURCE], ids=lambda file: file.name)
@@ -50,7 +51,13 @@ def test_every_alert_reaches_pagerduty_at_any_severity(name: str) -> None:
     """Alertmanager's own router sends each of our alerts to the PagerDuty receiver."""
     for severity in ("warning", "critical"):
         out = run(
-            "amtool", "config", "routes", "test", f"--config.file={CONFIG}", f"alertname={name}", f"severity={severity}"
+            tool("amtool", "prometheus-alertmanager"),
+            "config",
+            "routes",
+            "test",
+            f"--config.file={CONFIG}",
+            f"alertname={name}",
+            f"severity={severity}",
         )
         assert out.strip() == "vllm-headroom-pagerduty"
 

@@ -13,6 +13,7 @@ import yaml
 from exporter.metrics import TABLE
 from grafana import build
 from grafana.mixin.thresholds import REPOSITORY, Thresholds
+from tests.support.tools import tool
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "grafana" / "rules"
@@ -55,7 +56,7 @@ def test_the_committed_files_are_what_the_builder_makes() -> None:
 
 def test_prometheus_accepts_every_rule_without_a_remark() -> None:
     """`promtool check rules` finds nothing to say, duplicates included."""
-    command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", *map(str, FILES)]
+    command = [tool("promtool", "prometheus"), "check", "rules", "--lint=all", "--lint-fatal", *map(str, FILES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -63,7 +64,9 @@ def test_prometheus_accepts_every_rule_without_a_remark() -> None:
 @pytest.mark.parametrize("file", TESTS, ids=lambda file: file.stem)
 def test_alerts_fire_and_resolve_as_written_down(file: Path) -> None:
     """Each scripted series leads to exactly the alerts, with all annotations, that the file expects."""
-    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [tool("promtool", "prometheus"), "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

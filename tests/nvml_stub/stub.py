@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.tools import tool
+
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("libnvidia_ml_stub.c")
 SONAME = "libnvidia-ml.so.1"
@@ -24,7 +26,14 @@ def build(directory: Path, *defines: str) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     flags = ["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{SONAME}"]
     target = directory / SONAME
-    command = ["gcc", *flags, *(f"-D{name}" for name in defines), "-o", str(target), str(SOURCE)]
+    command = [
+        tool("gcc", "gcc and libc6-dev"),
+        *flags,
+        *(f"-D{name}" for name in defines),
+        "-o",
+        str(target),
+        str(SOURCE),
+    ]
     subprocess.run(command, check=True)
     return directory
 

@@ -1,6 +1,5 @@
 """The live view in a real terminal: tmux runs it, keys are typed, the screen is read."""
 
-import shutil
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ import pytest
 
 from exporter.routes import Routes
 from exporter.server import HttpServer
+from tests.support.tools import tool
 from tests.web.scenes import SCENES
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +21,7 @@ class Terminal:
     """One tmux session of its own server."""
 
     def __init__(self, socket: Path) -> None:
-        tmux = shutil.which("tmux")
-        assert tmux, "these tests need Debian's package tmux"
-        self._tmux = [tmux, "-S", str(socket), "-f", "/dev/null"]
+        self._tmux = [tool("tmux", "tmux"), "-S", str(socket), "-f", "/dev/null"]
 
     def run(self, width: int, height: int, *arguments: str) -> None:
         command = f"{sys.executable} -m exporter top {' '.join(arguments)}; echo ended with $?; sleep 600"

@@ -1,6 +1,5 @@
 """A real browser, and pages served to it over loopback."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from exporter.routes import Routes
 from exporter.server import HttpServer
+from tests.support.tools import tool
 from tests.web.scenes import Scene
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -42,8 +42,7 @@ class Site:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
-    chromium = shutil.which("chromium")
-    assert chromium, "these tests need Debian's package chromium"
+    chromium = tool("chromium", "chromium")
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         yield launched
