@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,7 +26,8 @@ def main(argv: Sequence[str]) -> int:
     else:
         histories, source = _from_prometheus(args), args.prometheus
     scores = pooled(histories)
-    good, verdict = judge(scores[FORECAST], args.bar_recall, args.bar_precision, args.bar_calm)
+    bars = Bars(args.bar_recall, args.bar_precision, args.bar_calm)
+    good, verdict = judge(scores[FORECAST], bars, preempted=any(history.events for history in histories))
     _print(histories, scores, verdict)
     if args.report is not None:
         try:
@@ -45,8 +46,18 @@ def pooled(histories: Sequence[History]) -> dict[str, Score]:
     return {name: score(counts) for name, counts in totals.items()}
 
 
-def judge(told: Score, recall: float, precision: float, calm: float) -> tuple[bool, str]:
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Shares: of onsets warned of and of alarms that come true at least, of calm seconds in alarm at most."""
+
+    recall: float = 0.5
+    precision: float = 0.5
+    calm: float = 0.05
+
+
+def judge(told: Score, bars: Bars, preempted: bool) -> tuple[bool, str]:
     """Whether the forecast reaches its bar on this history, and the sentence that says so."""
+    recall, precision, calm = bars.recall, bars.precision, bars.calm
     faults = []
     if told.recall is not None and told.recall < recall:
         faults.append(f"it warned before {told.recall:.0%} of the onsets, the bar is {recall:.0%}")
@@ -56,6 +67,8 @@ def judge(told: Score, recall: float, precision: float, calm: float) -> tuple[bo
         faults.append(f"it was in alarm for {told.calm:.1%} of the calm seconds, the bar is {calm:.1%}")
     if faults:
         return False, "Under its bar: " + "; ".join(faults) + "."
+    if not told.onsets and preempted:
+        return True, "Requests were preempted, but never after a quiet minute: there was no onset to warn of."
     if not told.onsets:
         return True, "The KV pool never ran out in this history, and the forecast kept quiet about it."
     return True, f"The forecast warned before {told.recall or 0.0:.0%} of {told.onsets} onsets and reached its bar."

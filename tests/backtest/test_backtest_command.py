@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.backtest import main
-from exporter.backtest.command import judge
+from exporter.backtest.command import Bars, judge
 from exporter.backtest.replaying import Moment
 from exporter.backtest.report import report
 from exporter.backtest.scoring import Counts, score
@@ -36,9 +36,16 @@ def test_arguments_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 def test_a_history_without_exhaustion_and_without_alarms_is_good() -> None:
     """Nothing happened and nothing was said: the bar is reached."""
-    good, sentence = judge(score(Counts()), 0.5, 0.5, 0.05)
+    good, sentence = judge(score(Counts()), Bars(), preempted=False)
     assert good
     assert "never ran out" in sentence
+
+
+def test_a_history_that_is_exhausted_from_its_start_is_told_as_that() -> None:
+    """Preemptions without an onset are not called quiet."""
+    good, sentence = judge(score(Counts()), Bars(), preempted=True)
+    assert good
+    assert "no onset to warn of" in sentence
 
 
 def test_names_from_outside_are_escaped() -> None:
