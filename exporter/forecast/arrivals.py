@@ -67,6 +67,11 @@ class Arrivals:
         return rates
 
     @property
+    def rate_of_a_minute(self) -> float:
+        """Arrivals per second at the half-life of a minute."""
+        return float(self.rates()[HALF_LIVES.index(60.0)])
+
+    @property
     def seconds(self) -> float:
         """How long the past is."""
         return self._filled * BIN_SECONDS

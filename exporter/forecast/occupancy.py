@@ -9,7 +9,7 @@ from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.lengths import Floats, LengthSample, newly_finished
 from exporter.forecast.recalibration import moments
-from exporter.forecast.rollout import SCHEDULE_STRIDE, Grid, Load, roll
+from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Grid, Load, roll
 from exporter.forecast.running import RunningTracker
 from exporter.forecast.schedule import Engine
 from exporter.forecast.seats import SeatLimit
@@ -147,16 +147,22 @@ class Occupancy:
         return Projection(shares, peak, demand, self._offered_load(pool), engine, load)
 
     def _offered_load(self, pool: BlockLine) -> float | None:
-        """Long-run demand of the arrivals of the last minutes over capacity: rate × block-seconds of a request."""
+        """Long-run demand of the last minute's arrivals over capacity: rate × block-seconds of a request.
+
+        Steps are as long as they are when the pool is full, prefills included: the question is whether a full pool
+        would keep up, so that 1 is where it just does.
+        """
         if not self.outputs.size or not self.steps.known or pool.usable <= 0:
             return None
         outputs = self.outputs.newest
         t0, t1, t2 = self.steps.coefficients()
-        rate, prompt, mean = float(self.arrivals.rates()[-1]), self.typical_prompt, float(outputs.mean())
-        decoding = t0 + t2 * pool.tokens / 2 + t1 * rate * mean * t0
+        rate, prompt, mean = self.arrivals.rate_of_a_minute, self.typical_prompt, float(outputs.mean())
+        running = pool.usable / max(1.0, pool.per_token * (prompt + mean / 2) + pool.per_request)
+        step = t0 + t1 * running + t2 * pool.tokens
+        pace = step / (1.0 - min(t1 * rate * prompt, PREFILL_SHARE_LIMIT))
         tokens = prompt * mean + float((outputs**2).mean()) / 2
         held = pool.per_token * tokens + pool.per_request * mean
-        return rate * (decoding * held + t1 * prompt * (prompt * pool.per_token + pool.per_request)) / pool.usable
+        return rate * (pace * held + t1 * prompt * (prompt * pool.per_token + pool.per_request)) / pool.usable
 
     def _load(self, now: EngineReading, pool: BlockLine, horizon: float) -> Load:
         live, draw, limit = self.tracker.state, self.random, float(self._options.max_model_len or UNKNOWN_LIMIT)
