@@ -106,7 +106,9 @@ class PageServer:
             try:
                 sock, _ = self._listener.accept()
             except OSError:
-                return
+                # Out of descriptors, which a test may want, is no reason to stop listening.
+                self._stopping.wait(0.01)
+                continue
             self.connections += 1
             self._open.add(sock)
             thread = threading.Thread(target=self._serve, args=(sock,), name=f"serve-{self.port}", daemon=True)
