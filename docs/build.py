@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from bench.proof.page import proof_page
 from exporter.metrics import TABLE
 from exporter.settings import Settings, flag, variable
 from exporter.web.status import Status
@@ -128,6 +129,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 PAGES = {
     "metrics.md": metrics_page,
+    "proof.md": proof_page,
     "settings.md": settings_page,
     "status-api.md": status_page,
     "status-api.schema.json": status_schema_file,
