@@ -7,6 +7,8 @@ HeadroomError
 └── SourceError           a part of the outside world could not be read; the tick goes on without it
 """
 
+import errno
+
 
 class HeadroomError(Exception):
     """The root: a message fit to be shown to a person as it is."""
@@ -39,3 +41,17 @@ class SourceError(HeadroomError):
         super().__init__(message)
         self.source = source
         self.reason = reason
+
+
+def unexpected(source: str, error: Exception) -> SourceError:
+    """What was not foreseen while `source` was read, as an error of that source.
+
+    The message does not repeat what the error says: it may hold what was read, or what was sent.
+    """
+    reason = "fault"
+    if isinstance(error, MemoryError):
+        reason = "out_of_memory"
+    elif isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        reason = "no_descriptors"
+    told = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    return SourceError(source, reason, f"reading {source} failed: {type(error).__name__}{told}")

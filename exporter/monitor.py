@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from exporter.errors import SourceError
+from exporter.errors import SourceError, unexpected
 from exporter.memory import Serving, together
 from exporter.snapshot import DeviceStatus, HostStatus, Snapshot, SourceHealth
 from exporter.watch import ServerStatus
@@ -106,8 +106,9 @@ class Monitor:
         except SourceError as error:
             reason, message = error.reason, str(error)
         except Exception as error:  # a fault of ours in one source must not cost the others
-            reason, message = "fault", f"reading {source} failed: {type(error).__name__}: {error}"
-            logging.getLogger(__name__).debug("%s", message, exc_info=True)
+            logging.getLogger(__name__).debug("reading %s failed", source, exc_info=True)
+            fault = unexpected(source, error)
+            reason, message = fault.reason, str(fault)
         if before is None or before.reason != reason:
             log = logging.getLogger(__name__)
             log.info("%s: read", source) if reason == "ok" else log.warning("%s: %s", source, message)
