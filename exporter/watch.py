@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from exporter.capacity import capacity_of, headroom_of, pool_of, used_blocks_of
-from exporter.errors import SourceError
+from exporter.errors import SourceError, unexpected
 from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
 from exporter.forecast.forecaster import EngineForecaster
 from exporter.memory import Serving
@@ -21,7 +21,7 @@ EngineKey = tuple[str, str]
 FORGET_SECONDS = 900.0
 """How long an engine that is gone from the page keeps its place, in state `unknown`."""
 MAX_ENGINES = 256
-"""Engines of one page that are followed; a page that invents more is cut here."""
+"""Engines of one server that are followed or remembered; a page that invents more is cut here."""
 
 
 class Page(Protocol):
@@ -101,10 +101,17 @@ class ServerWatch:
         """Read the page once and assess every engine on it; a page that cannot be had leaves every engine unknown."""
         started = self._clock()
         try:
-            page = self._source.read()
+            return self._followed(started)
         except SourceError as error:
-            engines = self._without(self._clock(), str(error))
-            return ServerStatus(engines, Serving(), self._sources(started, error.reason, str(error)))
+            fault = error
+        except Exception as error:  # a fault of ours must not leave the last reading standing as if it were this one
+            logging.getLogger(__name__).debug("reading %s failed", self.name, exc_info=True)
+            fault = unexpected("vllm", error)
+        engines = self._without(self._clock(), str(fault))
+        return ServerStatus(engines, Serving(), self._sources(started, fault.reason, str(fault)))
+
+    def _followed(self, started: float) -> ServerStatus:
+        page = self._source.read()
         now = self._clock()
         self._last_success = now
         self._names = page.names
@@ -156,10 +163,13 @@ class ServerWatch:
 
     def _without(self, now: float, reason: str, seen: Collection[EngineKey] = ()) -> tuple[EngineStatus, ...]:
         """The engines that were there before and are not now: unknown, with nothing but their counters left."""
-        for key, status in list(self._last.items()):
-            if now - status.reading.time > FORGET_SECONDS:
+        gone = sorted((key for key in self._last if key not in seen), key=lambda key: self._last[key].reading.time)
+        too_many = len(self._last) - MAX_ENGINES
+        for number, key in enumerate(gone):
+            if number < too_many or now - self._last[key].reading.time > FORGET_SECONDS:
                 del self._last[key]
-                self._forecasters.pop(key, None)
+        for key in self._forecasters.keys() - self._last.keys():
+            del self._forecasters[key]
         return tuple(_unknown(status, now, reason) for key, status in self._last.items() if key not in seen)
 
     def _sources(self, started: float, reason: str, message: str) -> tuple[SourceHealth, ...]:
