@@ -33,6 +33,8 @@ class Experience:
             self._preemptions.append(time)
         while self._pending and time - self._pending[0][0] >= self._horizon:
             self._learn(*self._pending.popleft())
+        if not self._pending:  # nothing is left that these could make true
+            self._preemptions.clear()
         if log_odds is not None:
             seconds = 0.0 if self._last is None else min(time - self._last, self._horizon)
             self._pending.append((time, seconds, log_odds))

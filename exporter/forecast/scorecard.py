@@ -85,6 +85,8 @@ class Scorecard:
                     self._table[passed % HOURS] = 0.0
             self._hour = hour
             self._table[hour % HOURS, min(BINS - 1, int(probability * BINS))] += (1.0, probability, float(came_true))
+        if not self._pending:  # nothing is left that these could make true
+            self._preemptions.clear()
 
     def reliability(self) -> list[tuple[float, float, int]]:
         """(mean probability, frequency, forecasts) of each bin with forecasts in it, over the last day."""
