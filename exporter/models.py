@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from exporter.errors import HeadroomError, SourceError
@@ -18,19 +18,26 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 60.0
 """How often a model that is not fully known is asked for again; a server may load for minutes."""
 MAX_MODELS = 64
-"""Models that are remembered; a page that invents more is answered without facts."""
+"""Models that are remembered, each with its pool; a page that invents more is answered without facts."""
+FORGET_SECONDS = 900.0
+"""How long what nobody asks for keeps its place."""
 
 Config = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Known:
-    facts: ModelFacts
+    """A model with one pool; the engines of one model may have pools of different sizes."""
+
+    model_name: str
     cache: CacheConfig | None
-    fault: str
+    asked: float
+    """When it was asked for last."""
+    facts: ModelFacts = field(default_factory=ModelFacts)
+    fault: str = ""
     """Why the architecture is not known; empty when it is."""
-    until: float
-    """When to ask again; infinite once everything is known."""
+    until: float = float("-inf")
+    """When to look again; infinite once everything is known."""
 
 
 class ServedModels:
@@ -57,16 +64,17 @@ class ServedModels:
         self._allocations = allocations
         self._max_model_len = max_model_len
         self._server = server
-        self._known: dict[str, _Known] = {}
+        self._known: list[_Known] = []
 
     def facts(self, model_name: str, cache: CacheConfig | None, now: float) -> ModelFacts:
-        """What is known of a model; asked again after a while where something is missing, and when the pool changed."""
-        known = self._known.get(model_name)
-        if known is None and len(self._known) >= MAX_MODELS:
+        """What is known of a model with this pool; looked for again after a while where something is missing."""
+        known = self._remembered(model_name, cache, now)
+        if known is None:
             return ModelFacts()
-        if known is None or known.cache != cache or now >= known.until:
-            before = known.fault if known else None
-            known = self._known[model_name] = self._learn(model_name, cache, now)
+        known.asked = now
+        if now >= known.until:
+            before = known.fault if known.until > float("-inf") else None
+            self._learn(known, now)
             if known.fault != before:
                 log = logging.getLogger(__name__)
                 if known.fault:
@@ -77,31 +85,46 @@ class ServedModels:
 
     @property
     def health(self) -> SourceHealth | None:
-        """Whether every served model's architecture is known."""
+        """Whether the architecture of every model that was asked for last is known."""
         if not self._known:
             return None
-        faults = {name: known.fault for name, known in self._known.items() if known.fault}
+        last = max(known.asked for known in self._known)
+        faults = {known.model_name: known.fault for known in self._known if known.asked == last and known.fault}
         message = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
         reason = "unknown_architecture" if faults else "ok"
         return SourceHealth("model_config", self._server, not faults, reason, message)
 
-    def _learn(self, model_name: str, cache: CacheConfig | None, now: float) -> _Known:
-        model = self._entry(model_name)
+    def _remembered(self, model_name: str, cache: CacheConfig | None, now: float) -> _Known | None:
+        """Its place, an old one or a new one; `None` while there is none left."""
+        for known in self._known:
+            if known.model_name == model_name and known.cache == cache:
+                return known
+        if len(self._known) >= MAX_MODELS:
+            self._known = [known for known in self._known if now - known.asked <= FORGET_SECONDS]
+        if len(self._known) >= MAX_MODELS:
+            return None
+        self._known.append(_Known(model_name, cache, now))
+        return self._known[-1]
+
+    def _learn(self, known: _Known, now: float) -> None:
+        model = self._entry(known.model_name)
         length = self._max_model_len or (model.max_model_len if model else None)
-        names = (model.root, model.id) if model else (model_name,)
+        names = (model.root, model.id) if model else (known.model_name,)
         found = self._find(tuple(name for name in names if name))
         arithmetic: LiveArithmetic | None = None
         allocations: Mapping[str, int] = {}
-        fault = "" if found.config is not None else found.reason
+        known.fault = "" if found.config is not None else found.reason
         if found.config is not None:
             try:
                 allocations = self._allocations(found.config)
-                arithmetic = self._derive(found.config, cache or CacheConfig(), length)
+                arithmetic = self._derive(found.config, known.cache or CacheConfig(), length)
             except HeadroomError as error:
-                fault = str(error)
-        complete = arithmetic is not None and length is not None
-        until = float("inf") if complete else now + RETRY_SECONDS
-        return _Known(ModelFacts(length, arithmetic, allocations), cache, fault, until)
+                known.fault = str(error)
+            except Exception as error:  # a config that nobody foresaw must not cost the page
+                logging.getLogger(__name__).debug("deriving the arithmetic failed", exc_info=True)
+                known.fault = f"its config.json cannot be made sense of ({type(error).__name__})"
+        known.facts = ModelFacts(length, arithmetic, allocations)
+        known.until = float("inf") if arithmetic is not None and length is not None else now + RETRY_SECONDS
 
     def _entry(self, model_name: str) -> ServedModel | None:
         """The served model of a page's `model_name`: by its id, else the only base model there is."""
