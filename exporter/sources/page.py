@@ -38,6 +38,8 @@ class PageParser:
         self._wanted = {name.encode(): intern(name) for name in (*places(prefixes), PROCESS_START)}
         self._others: set[bytes] = set()
         self._series: dict[bytes, tuple[str, Labels]] = {}
+        # Not `sys.intern`: in Python 3.12 what it is given stays for ever.
+        self._texts: dict[str, str] = {}
         self._remembered = 0
         self._shown = 0
         self.malformed = 0
@@ -51,6 +53,7 @@ class PageParser:
         self.process_start_time = None
         if self._remembered > self._shown + SPARE_BYTES:
             self._series.clear()
+            self._texts.clear()
             self._remembered = 0
         self._shown = 0
         others, wanted = self._others, self._wanted
@@ -112,7 +115,8 @@ class PageParser:
         if sample is None or name is None:
             return None
         self._remembered += len(series)
-        known = name, Labels({intern(key): intern(value) for key, value in sample.labels.items()})
+        shared = self._texts.setdefault
+        known = name, Labels({shared(key, key): shared(value, value) for key, value in sample.labels.items()})
         self._series[series] = known
         return known
 
