@@ -19,6 +19,8 @@ class Serving:
     kv_offloading_gib: float | None = None
     gpu_memory_utilization: float | None = None
     """Of the one server there is; several share their GPUs' memory, and no one's share can be told."""
+    weight_bytes: int | None = None
+    """Of the one server there is, on each tensor-parallel rank; estimated from its model's config."""
 
 
 def together(servers: Sequence[Serving]) -> Serving:
@@ -29,8 +31,8 @@ def together(servers: Sequence[Serving]) -> Serving:
         for what, size in server.next_allocation_bytes.items():
             allocations[what] = max(size, allocations.get(what, 0))
     offloading = [server.kv_offloading_gib for server in up if server.kv_offloading_gib is not None]
-    utilization = up[0].gpu_memory_utilization if len(up) == 1 else None
-    return Serving(bool(up), allocations, sum(offloading) if offloading else None, utilization)
+    utilization, weights = (up[0].gpu_memory_utilization, up[0].weight_bytes) if len(up) == 1 else (None, None)
+    return Serving(bool(up), allocations, sum(offloading) if offloading else None, utilization, weights)
 
 
 class DeviceSource(Protocol):
@@ -78,6 +80,7 @@ class DeviceWatch:
             serving.next_allocation_bytes,
             serving=serving.up,
             gpu_memory_utilization=serving.gpu_memory_utilization,
+            weight_bytes=serving.weight_bytes,
         )
 
 

@@ -198,6 +198,8 @@ TABLE: tuple[Family, ...] = (
     _gauge("device_grower", "Whose memory grows on the GPU while any does: 1 for the owner, 0 for the others.", (*_GPU, "owner"),
         _device(lambda d: _enum(get_args(Owner), d.risk.grower), "owner")),
     _gauge("device_over_budget_bytes", "GPU memory the server holds beyond its gpu_memory_utilization; below 0 is normal.", _GPU, _device(lambda d: d.risk.over_budget_bytes)),
+    _gauge("device_next_start_bytes", "GPU memory a new start of the server would have to spare before any KV cache; below 0 it fails (estimated).", _GPU,
+        _device(lambda d: d.risk.next_start_bytes)),
     _gauge("host_memory_bytes", "Memory of the container by kind, as its cgroup reports it; no limit is no sample.", ("kind",),
         _host(lambda h: {kind: getattr(h.reading, kind) for kind in
               ("current", "limit", "swap", "swap_limit", "anon", "shmem", "file", "working_set", "committed", "dev_shm_used", "dev_shm_limit", "machine_total", "machine_available")}, "kind")),

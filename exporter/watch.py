@@ -127,12 +127,21 @@ class ServerWatch:
 
     def _serving(self, readings: Sequence[EngineReading]) -> Serving:
         allocations: dict[str, int] = {}
+        weights: set[int | None] = set()
         for reading in readings:
-            allocations |= self._models.facts(reading.model_name, reading.cache, reading.time).next_allocation_bytes
+            facts = self._models.facts(reading.model_name, reading.cache, reading.time)
+            allocations |= facts.next_allocation_bytes
+            weights.add(facts.arithmetic.weight_bytes if facts.arithmetic else None)
         offloading = [reading.cache.kv_offloading_gib for reading in readings if reading.cache is not None]
         known = [size for size in offloading if size is not None]
         shares = {reading.cache.gpu_memory_utilization for reading in readings if reading.cache is not None}
-        return Serving(True, allocations, sum(known) if known else None, shares.pop() if len(shares) == 1 else None)
+        return Serving(
+            True,
+            allocations,
+            sum(known) if known else None,
+            shares.pop() if len(shares) == 1 else None,
+            weights.pop() if len(weights) == 1 else None,
+        )
 
     def _status(self, reading: EngineReading) -> EngineStatus:
         facts = self._models.facts(reading.model_name, reading.cache, reading.time)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from exporter.forecast.card_budget import next_start_bytes, over_budget
 from exporter.forecast.exhaustion import Latch, Uptime, chance, either, seconds_until
 from exporter.forecast.trend import Trend, TrendWindow
 from exporter.reading import DeviceReading
@@ -66,6 +67,8 @@ class DeviceAssessment:
     """Whether other processes hold memory of this GPU; `None` where that cannot be told."""
     over_budget_bytes: int | None = None
     """Used less `gpu_memory_utilization` × what CUDA calls total; below zero is normal, not an error."""
+    next_start_bytes: int | None = None
+    """What a new start of the server would have to spare before any KV cache; below zero it fails."""
 
 
 class DeviceForecaster:
@@ -83,7 +86,8 @@ class DeviceForecaster:
         }
         self._since: float | None = None
         self._highest = 0
-        self._utilization: float | None = None
+        self._utilization = self._options.gpu_memory_utilization
+        self._weights: int | None = None
 
     def observe(
         self,
@@ -92,13 +96,17 @@ class DeviceForecaster:
         *,
         serving: bool = True,
         gpu_memory_utilization: float | None = None,
+        weight_bytes: int | None = None,
     ) -> DeviceAssessment:
         """Assess one reading.
 
         `serving` is false while the server is down or loading: growth is then its start. `gpu_memory_utilization` is
-        the server's own setting, as its page tells it; without it the options' is used.
+        the server's own setting, as its page tells it; without it the options' is used. That and `weight_bytes` are
+        kept while the server is down: it will start with them again.
         """
-        self._utilization = gpu_memory_utilization or self._options.gpu_memory_utilization
+        if serving:
+            self._utilization = gpu_memory_utilization or self._options.gpu_memory_utilization
+            self._weights = weight_bytes
         allocations = dict(next_allocations or {})
         serving = self._uptime.update(reading.time, serving)
         free, total = reading.free, reading.total
@@ -151,6 +159,7 @@ class DeviceForecaster:
             next_allocation_bytes=allocations,
             shared=None if reading.other_processes is None else reading.other_processes > 0,
             over_budget_bytes=over_budget(reading, self._utilization),
+            next_start_bytes=next_start_bytes(reading, self._utilization, self._weights),
         )
 
     def _silent(
@@ -165,6 +174,7 @@ class DeviceForecaster:
             headroom_bytes=free,
             next_allocation_bytes=allocations,
             over_budget_bytes=over_budget(reading, self._utilization),
+            next_start_bytes=next_start_bytes(reading, self._utilization, self._weights),
         )
 
     def _rare(self, free: int, climb: Trend | None, largest: int, horizon: float, watched: float) -> float:
@@ -206,18 +216,6 @@ class DeviceForecaster:
         climbs = {owner: window.climb(self._options.settle_seconds) for owner, window in self._owners.items()}
         rates = {owner: climb.slope for owner, climb in climbs.items() if climb is not None}
         return max(rates.items(), key=lambda item: item[1])[0] if rates else None
-
-
-def over_budget(reading: DeviceReading, utilization: float | None) -> int | None:
-    """Bytes used beyond `gpu_memory_utilization` of the card; negative while below, which is no error.
-
-    CUDA's total, of which vLLM takes its share, is NVML's less what the driver reserves. Other processes' memory is
-    not the server's and is left out where it is known.
-    """
-    if utilization is None or reading.used is None or reading.total is None:
-        return None
-    mine = reading.this_process if reading.this_process is not None else reading.used - (reading.other_processes or 0)
-    return mine - int(utilization * (reading.total - (reading.reserved or 0)))
 
 
 _GROWERS: Mapping[Owner | None, str] = {

@@ -4,7 +4,6 @@ vLLM gives KV what `gpu_memory_utilization` × total leaves after weights, peak 
 CUDA graphs are captured after that, outside the budget, and memory that others take meanwhile is charged to it.
 """
 
-from collections import deque
 from dataclasses import dataclass
 
 GRAPH_SHARE_SUSPECT = 0.25
@@ -88,21 +87,3 @@ def start_faults(start: Start) -> tuple[str, ...]:
             "for CUDA graphs and all else: 0.96 or less is safer on a card of this size"
         )
     return tuple(faults)
-
-
-class RestartLoop:
-    """Whether the server starts again and again: `count` starts within `seconds`."""
-
-    def __init__(self, count: int = 3, seconds: float = 3600.0) -> None:
-        self._seconds = seconds
-        self._starts: deque[float] = deque(maxlen=count)
-        self._seen: int | None = None
-
-    def observe(self, time: float, starts: int | None) -> bool:
-        """Take the running count of starts; true while the last `count` of them lie within `seconds`."""
-        if starts is not None:
-            if self._seen is not None and starts > self._seen:
-                self._starts.extend([time] * min(starts - self._seen, self._starts.maxlen or 0))
-            self._seen = starts
-        full = len(self._starts) == self._starts.maxlen
-        return full and time - self._starts[0] <= self._seconds

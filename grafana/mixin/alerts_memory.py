@@ -85,6 +85,24 @@ def group(t: Thresholds) -> Group:
                 hold="15s",
             ),
             Alert(
+                "NextStartFails",
+                "warning",
+                """
+                # level: other processes hold the share vLLM asks for at its start, or the weights leave nothing of it
+                vllm_headroom_device_next_start_bytes < 0
+                """,
+                summary="The server of " + WHERE + " would not start again on GPU {{ $labels.gpu }}",
+                evidence="A new start would have {{ $value | humanize1024 }}B to spare before any KV cache; other processes hold "
+                + _OTHERS
+                + ".",
+                impact="What runs goes on; after the next restart, rollout or crash the server fails at its start again "
+                "and again until the card has room.",
+                action="First: stop or move the other process on the card (cost: theirs). Otherwise lower "
+                "--gpu-memory-utilization to what they leave, before the next restart (cost: a smaller KV pool).",
+                by=BY_GPU,
+                hold="10m",
+            ),
+            Alert(
                 "HostOOMPredicted",
                 "critical",
                 f"""

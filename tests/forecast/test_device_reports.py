@@ -3,8 +3,9 @@
 import pytest
 
 from exporter.forecast.allocations import next_allocations
-from exporter.forecast.device import DeviceForecaster, DeviceOptions, over_budget
-from exporter.forecast.startup import RestartLoop, Start, start_faults
+from exporter.forecast.card_budget import over_budget
+from exporter.forecast.device import DeviceForecaster, DeviceOptions
+from exporter.forecast.startup import Start, start_faults
 from tests.forecast.readings import GIB, MIB, device, follow
 
 
@@ -193,17 +194,6 @@ def test_a_tenant_of_3_6_gb_kept_a_server_restarting() -> None:
     assert start.kv_bytes == pytest.approx(gib(-2.81), rel=1e-6)
     (fault,) = start_faults(start)
     assert "3.6 GiB of it held by other processes" in fault
-
-
-def test_a_start_every_twenty_minutes_is_a_loop() -> None:
-    """Three starts within an hour; one a day is none."""
-    loop = RestartLoop()
-    told = [loop.observe(minute * 60.0, 1 + minute // 20) for minute in range(180)]
-    assert not any(told[:60])
-    assert all(told[60:])
-    daily = RestartLoop()
-    assert not any(daily.observe(day * 86400.0, day) for day in range(30))
-    assert not daily.observe(40 * 86400.0, None)
 
 
 def test_vllm_7553_far_below_the_budget_is_no_fault() -> None:

@@ -101,6 +101,7 @@ def full_device() -> DeviceStatus:
         next_allocation_bytes={"logits": 1_000_000_000, "sampler": 500_000_000},
         grower="neighbour",
         over_budget_bytes=-(10**9),
+        next_start_bytes=4 * GIB,
     )
     return DeviceStatus(reading, risk)
 
