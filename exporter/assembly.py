@@ -23,6 +23,8 @@ from exporter.sources.vllm import Access, VllmSource
 from exporter.watch import ServerWatch
 
 if TYPE_CHECKING:
+    import httpx
+
     from exporter.kv.live import LiveArithmetic
 
 LOOK_AGAIN_SECONDS = 30.0
@@ -35,9 +37,13 @@ def build_monitor(
     wall: Callable[[], float] = time.time,
     *,
     devices: Devices | None = None,
+    transport: "httpx.BaseTransport | None" = None,
 ) -> Monitor:
-    """Every part of the daemon, wired; nothing is read before the first tick. `devices` stands in for NVML."""
-    watches = [_server(url, settings, clock) for url in settings.vllm_url]
+    """Every part of the daemon, wired; nothing is read before the first tick.
+
+    `devices` stands in for NVML, `transport` for the network between here and vLLM.
+    """
+    watches = [_server(url, settings, clock, transport) for url in settings.vllm_url]
     ports = frozenset(_port(url) for url in settings.vllm_url)
     process = ServerProcess(settings.proc_dir, ports=ports, seconds=LOOK_AGAIN_SECONDS, clock=clock)
     memory = HostSource(process, proc=settings.proc_dir, cgroup=settings.cgroup_dir, pod_uid=os.environ.get("POD_UID"))
@@ -59,7 +65,9 @@ def forecast_options(settings: Settings) -> ForecastOptions:
     )
 
 
-def _server(url: str, settings: Settings, clock: Callable[[], float]) -> ServerWatch:
+def _server(
+    url: str, settings: Settings, clock: Callable[[], float], transport: "httpx.BaseTransport | None"
+) -> ServerWatch:
     access = Access(
         timeout_seconds=settings.vllm_timeout_seconds,
         body_limit_bytes=settings.body_limit_bytes,
@@ -67,7 +75,7 @@ def _server(url: str, settings: Settings, clock: Callable[[], float]) -> ServerW
         tls_ca_file=settings.tls_ca_file,
         tls_skip_verify=settings.tls_skip_verify,
     )
-    source = VllmSource(url, access, settings.metric_prefixes, clock=clock)
+    source = VllmSource(url, access, settings.metric_prefixes, transport, clock)
     name = urlsplit(url).netloc if len(settings.vllm_url) > 1 else ""
     return ServerWatch(source, _models(source, settings, name), forecast_options(settings), clock, name)
 

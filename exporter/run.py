@@ -13,6 +13,7 @@ from exporter import __version__, logs
 from exporter.assembly import build_monitor
 from exporter.history import History
 from exporter.monitor import Monitor
+from exporter.pace import Pace, SteadyClock
 from exporter.routes import Routes
 from exporter.server import HttpServer
 from exporter.settings import Settings, add_flags, load, unknown_variables
@@ -75,16 +76,13 @@ class Daemon:
             self.monitor.close()
 
     def _tick(self) -> None:
-        due = self._clock()
+        pace = Pace(self._interval, self._clock())
         while not self._stop.is_set():
             try:
                 self.history.add(self.monitor.tick())
             except Exception:  # whatever a tick runs into, the next one is tried
                 logging.getLogger(__name__).exception("a tick failed")
-            # A late tick is not made up for: the next one is due on the grid that the first one set.
-            now = self._clock()
-            due += self._interval * max(1, -(-(now - due) // self._interval))
-            self._stop.wait((due - now) / self._speed)
+            self._stop.wait(pace.seconds(self._clock()) / self._speed)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -109,7 +107,8 @@ def main(argv: Sequence[str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask_to_stop)
-    with Daemon(build_monitor(settings), settings) as daemon:
+    clock = SteadyClock(time.monotonic)
+    with Daemon(build_monitor(settings, clock), settings, clock) as daemon:
         log.info("vllm-headroom %s watches %s, serves %s", __version__, ", ".join(settings.vllm_url), daemon.url)
         stop.wait()
     log.info("stopped")
