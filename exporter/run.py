@@ -3,11 +3,12 @@
 import argparse
 import logging
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import FrameType
+from typing import TYPE_CHECKING
 
 from exporter import __version__, logs
 from exporter.assembly import build_monitor
@@ -17,6 +18,9 @@ from exporter.pace import Pace, SteadyClock
 from exporter.routes import Routes
 from exporter.server import HttpServer
 from exporter.settings import Settings, add_flags, load, unknown_variables
+
+if TYPE_CHECKING:
+    from exporter.guard.guard import PageGuard
 
 STALE_TICKS = 3
 """The last tick is fresh while it is younger than this many intervals and one page's longest wait."""
@@ -28,7 +32,8 @@ PATIENCE_SECONDS = 0.6
 class Daemon:
     """A monitor that ticks in a thread and the server that shows what it saw; a stoppable object.
 
-    `speed` says how many seconds of `clock` pass in a real one.
+    `speed` says how many seconds of `clock` pass in a real one. Raises `UsageError` where the settings name files for
+    the protection of the page that are not fit.
     """
 
     def __init__(
@@ -43,7 +48,9 @@ class Daemon:
         stale = STALE_TICKS * settings.poll_interval_seconds + settings.vllm_timeout_seconds
         self.monitor = monitor
         self.history = History()
-        self.server = HttpServer(host, int(port), Routes(lambda: monitor.latest, self.history, clock, stale))
+        self.guard = guard_of(settings)
+        routes = Routes(lambda: monitor.latest, self.history, clock, stale)
+        self.server = HttpServer(host, int(port), routes, guard=self.guard)
         self._interval = settings.poll_interval_seconds
         self._clock = clock
         self._speed = speed
@@ -71,9 +78,18 @@ class Daemon:
         """Stop serving at once and ticking after the present tick; one that waits for its source is left behind."""
         self._stop.set()
         self.server.close()
+        if self.guard is not None:
+            self.guard.close()
         self._thread.join(timeout=PATIENCE_SECONDS)
         if not self._thread.is_alive():
             self.monitor.close()
+
+    def reload(self) -> None:
+        """Read anew what protects the page."""
+        if self.guard is None:
+            logging.getLogger(__name__).info("told to reload: no file protects the page, so there is nothing to read")
+        else:
+            self.guard.reload()
 
     def _tick(self) -> None:
         pace = Pace(self._interval, self._clock())
@@ -85,8 +101,22 @@ class Daemon:
             self._stop.wait(pace.seconds(self._clock()) / self._speed)
 
 
+def guard_of(settings: Settings) -> "PageGuard | None":
+    """What stands before our own pages; `None`: everybody who reaches the port may read them."""
+    named = (settings.web_config_file, settings.page_tls_cert_file, settings.page_tls_key_file)
+    if not any((*named, settings.page_bearer_token_file)):
+        return None
+    from exporter.guard.guard import PageGuard  # most sidecars have none, and need not hold it
+    from exporter.guard.protection import GuardFiles
+
+    return PageGuard(GuardFiles(*named, settings.page_bearer_token_file))
+
+
 def main(argv: Sequence[str]) -> int:
-    """Run until SIGTERM or SIGINT. Exit code 0 when told to stop, 2 for a wrong setting or a port that is taken."""
+    """Run until SIGTERM or SIGINT; SIGHUP reads the files anew that protect the page.
+
+    Exit code 0 when told to stop, 2 for a wrong setting or a port that is taken.
+    """
     parser = argparse.ArgumentParser(prog="vllm-headroom run", description="Watch vLLM and serve its headroom.")
     parser.add_argument("--check-config", action="store_true", help="check the settings, print them and end")
     add_flags(parser)
@@ -97,19 +127,19 @@ def main(argv: Sequence[str]) -> int:
     for name in unknown_variables(os.environ):
         log.warning("%s is no setting of ours and is ignored", name)
     if arguments["check_config"]:
+        guard_of(settings)
         for name in Settings.model_fields:
             print(f"{name}={getattr(settings, name)}")
         return 0
-    stop = threading.Event()
-
-    def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask_to_stop)
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue that a signal's handler may put into
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: told.put(number))
     clock = SteadyClock(time.monotonic)
     with Daemon(build_monitor(settings, clock), settings, clock) as daemon:
         log.info("vllm-headroom %s watches %s, serves %s", __version__, ", ".join(settings.vllm_url), daemon.url)
-        stop.wait()
+        if daemon.guard is not None:
+            log.info("the page is protected by: %s", daemon.guard.summary)
+        while told.get() == signal.SIGHUP:
+            daemon.reload()
     log.info("stopped")
     return 0

@@ -7,13 +7,16 @@ client that sends slowly costs one idle socket. HTTP itself is h11's.
 import asyncio
 import contextlib
 import logging
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Protocol
 
 import h11
 
+from exporter.channel import Channel, PlainChannel, TlsChannel
 from exporter.errors import UsageError
 
 MAX_HEAD_BYTES = 16 * 1024
@@ -48,10 +51,25 @@ class Response:
 Handler = Callable[[Request], Response]
 
 
+class Guard(Protocol):
+    """Stands before the pages; its methods are called on the event loop and must not block."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether the pages are served by TLS."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """What the next connection is secured with; `None`: plain HTTP."""
+
+    async def refuse(self, request: Request, *, certified: bool) -> Response | None:
+        """The answer for a request that may not pass."""
+
+
 class HttpServer:
     """Serves `handle` on host and port until closed; port 0 takes a free one.
 
-    `handle` runs on the event loop and must not block. GET and HEAD are served; other methods are answered 405.
+    `handle` runs on the event loop and must not block; `guard` is asked before it. GET and HEAD are served; other
+    methods are answered 405. A client may be silent for `idle_seconds`, and take that long for a TLS handshake.
     Raises `UsageError` when the address cannot be bound.
     """
 
@@ -61,11 +79,13 @@ class HttpServer:
         port: int,
         handle: Handler,
         *,
+        guard: Guard | None = None,
         idle_seconds: float = 15.0,
         max_connections: int = 2048,
     ) -> None:
         self._host, self._port = host.strip("[]"), port
         self._handle = handle
+        self._guard = guard
         self._idle_seconds = idle_seconds
         self._max_connections = max_connections
         self._connections: set[asyncio.Task[None]] = set()
@@ -105,7 +125,8 @@ class HttpServer:
     def url(self) -> str:
         """The base URL to reach the server by."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 – read, not bound
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "https" if self._guard is not None and self._guard.secure else "http"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
     def close(self) -> None:
         """Stop accepting, drop what is open and end the thread; may be called twice."""
@@ -138,26 +159,47 @@ class HttpServer:
             return
         self._connections.add(task)
         try:
-            with contextlib.suppress(OSError, TimeoutError, h11.LocalProtocolError, asyncio.CancelledError):
-                await self._converse(reader, writer)
+            with contextlib.suppress(OSError, TimeoutError, h11.LocalProtocolError):
+                await self._welcome(PlainChannel(reader, writer))
+            writer.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(self._idle_seconds):
+                    await writer.wait_closed()
+        except asyncio.CancelledError:  # the server is closed
+            pass
         finally:
             self._connections.discard(task)
-            writer.close()
+            writer.transport.abort()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _welcome(self, plain: PlainChannel) -> None:
+        """Secure the connection where that is wanted, and talk."""
+        context = None if self._guard is None else self._guard.context()
+        if context is None:
+            await self._converse(plain)
+            return
+        secured = TlsChannel(plain, context)
+        async with asyncio.timeout(self._idle_seconds):
+            if not await secured.handshake():
+                return
+        await self._converse(secured)
+        async with asyncio.timeout(self._idle_seconds):
+            await secured.end()
+
+    async def _converse(self, channel: Channel) -> None:
         """Answer one request after another on a kept-alive connection."""
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         while True:
             try:
                 async with asyncio.timeout(self._idle_seconds):
-                    request = await _next_request(connection, reader)
+                    request = await _next_request(connection, channel)
             except h11.RemoteProtocolError as error:
                 refusal = Response.text(error.error_status_hint, "bad request")
-                await self._send(connection, writer, refusal, head_only=False)
+                await self._send(connection, channel, refusal, head_only=False)
                 return
             if request is None:
                 return
-            await self._send(connection, writer, self._answer(request), head_only=request.method == "HEAD")
+            answer = None if self._guard is None else await self._guard.refuse(request, certified=channel.certified)
+            await self._send(connection, channel, answer or self._answer(request), head_only=request.method == "HEAD")
             if connection.our_state is h11.MUST_CLOSE:
                 return
             connection.start_next_cycle()
@@ -172,9 +214,7 @@ class HttpServer:
             logging.getLogger(__name__).exception("the page %s could not be made", request.path)
             return Response.text(500, "this page could not be made; see the log")
 
-    async def _send(
-        self, connection: h11.Connection, writer: asyncio.StreamWriter, response: Response, *, head_only: bool
-    ) -> None:
+    async def _send(self, connection: h11.Connection, channel: Channel, response: Response, *, head_only: bool) -> None:
         headers = {
             "Content-Type": response.content_type,
             "Content-Length": str(len(response.body)),
@@ -187,19 +227,18 @@ class HttpServer:
         if not head_only:
             parts.append(connection.send(h11.Data(data=response.body)))
         parts.append(connection.send(h11.EndOfMessage()))
-        writer.write(b"".join(part for part in parts if part))
         async with asyncio.timeout(self._idle_seconds):
-            await writer.drain()
+            await channel.write(b"".join(part for part in parts if part))
 
 
-async def _next_request(connection: h11.Connection, reader: asyncio.StreamReader) -> Request | None:
+async def _next_request(connection: h11.Connection, channel: Channel) -> Request | None:
     """The next whole request, its body read and dropped; `None` when the client is gone."""
     request: Request | None = None
     dropped = 0
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(MAX_HEAD_BYTES))
+            connection.receive_data(await channel.read())
         elif isinstance(event, h11.Request):
             path, _, query = event.target.decode("ascii", "replace").partition("?")
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}

@@ -95,6 +95,16 @@ class Settings(BaseSettings):
         default=("http://127.0.0.1:8000",), max_length=16, description="base URL(s) of the vLLM server(s)"
     )
     listen: Listen = Field(default="127.0.0.1:9488", description="HOST:PORT to serve on")
+    web_config_file: ReadableFile | None = Field(
+        default=None, description="TLS and users of our own page, in Prometheus's web.config form"
+    )
+    page_tls_cert_file: ReadableFile | None = Field(
+        default=None, description="certificate of our own page, with its chain; serves HTTPS"
+    )
+    page_tls_key_file: ReadableFile | None = Field(default=None, description="the key of that certificate")
+    page_bearer_token_file: ReadableFile | None = Field(
+        default=None, description="file with the bearer token that our own page asks for"
+    )
     poll_interval_seconds: float = Field(default=1.0, ge=0.1, le=60, description="seconds between readings")
     vllm_timeout_seconds: float = Field(default=5.0, gt=0, le=60, description="longest wait for one page of vLLM")
     body_limit_bytes: int = Field(
