@@ -4,7 +4,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
 RUN python -m venv /opt/vllm-headroom \
-    && /opt/vllm-headroom/bin/pip install --no-cache-dir --no-compile .
+    && /opt/vllm-headroom/bin/pip install --no-cache-dir --no-compile ".[web]"
 
 FROM python:3.13-slim
 COPY --from=build /opt/vllm-headroom /opt/vllm-headroom
