@@ -14,7 +14,7 @@ import numpy as np
 
 from exporter.forecast.forecaster import EngineForecaster
 from exporter.forecast.recalibration import FITTED
-from exporter.replay import options_of, pool_of
+from exporter.replay import options_of, pool_in
 from exporter.sources.recording import Recording
 
 RIDGE = 1e-3
@@ -23,13 +23,14 @@ Floats = np.ndarray
 
 def evidence(recording: Recording) -> dict[float, tuple[Floats, Floats]]:
     """Horizon → (features without the constant, outcomes), for each second whose outcome is recorded."""
-    forecaster = EngineForecaster(options_of(recording.meta()))
+    options = options_of(recording.meta())
+    forecaster = EngineForecaster(options)
     events = [event.time for event in recording.events()]
     found: dict[float, list[tuple[tuple[float, ...], bool]]] = {h: [] for h in FITTED}
     times: list[float] = []
     for time, engines in recording.readings():
         for reading in engines:
-            forecaster.observe(reading, pool_of(reading))
+            forecaster.observe(reading, pool_in(reading, options.max_model_len))
             times.append(time)
             if forecaster.evidence is None:
                 continue

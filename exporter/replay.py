@@ -3,33 +3,44 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from exporter.capacity import capacity_of, pool_of
 from exporter.errors import InputError
 from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
 from exporter.forecast.forecaster import EngineForecaster
-from exporter.kv.demand import GroupDemand, RequestDemand
 from exporter.reading import EngineReading
 from exporter.sources.recording import Recording
 
 
+def _count(value: float) -> bool:
+    return isinstance(value, int) and 1 <= value < 2**40
+
+
+_LIMITS: Mapping[str, Callable[[float], bool]] = {
+    "max_num_seqs": _count,
+    "max_num_batched_tokens": _count,
+    "max_model_len": _count,
+    "watermark": lambda value: 0 <= value < 1,
+}
+
+
 def options_of(meta: Mapping[str, Any], seed: int = 0) -> ForecastOptions:
     """What a user would configure, as a recording's first line tells it."""
-    engine = meta.get("engine", {})
-    known = {
-        k: engine[k] for k in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "watermark") if k in engine
-    }
+    engine = meta.get("engine")
+    told: Mapping[str, Any] = engine if isinstance(engine, Mapping) else {}
+    known = {name: told[name] for name in _LIMITS if told.get(name) is not None}
+    for name, value in known.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _LIMITS[name](value):
+            raise InputError(f"the recording's {name} is {str(value)[:80]!a}, which no engine was started with")
     return ForecastOptions(seed=seed, **known)
 
 
-def pool_of(reading: EngineReading) -> PoolView | None:
-    """The pool as the page tells it: all attention full, block 0 left out."""
-    cache = reading.cache
-    if cache is None or cache.num_gpu_blocks is None or cache.num_gpu_blocks < 2 or not cache.block_size:
-        return None
-    return PoolView(cache.num_gpu_blocks - 1, RequestDemand((GroupDemand(cache.block_size),)))
+def pool_in(reading: EngineReading, max_model_len: int | None) -> PoolView | None:
+    """The pool as the page alone tells it; a recording has no config.json beside it."""
+    return pool_of(reading.cache, capacity_of(reading.cache, None, max_model_len), None)
 
 
 def assessments(recording: Recording, interval: float | None = None, seed: int = 0) -> Iterator[Assessment]:
@@ -45,7 +56,7 @@ def assessments(recording: Recording, interval: float | None = None, seed: int =
             key = reading.model_name, reading.engine
             if key not in forecasters:
                 forecasters[key] = EngineForecaster(options)
-            yield forecasters[key].observe(reading, pool_of(reading))
+            yield forecasters[key].observe(reading, pool_in(reading, options.max_model_len))
 
 
 def line_of(assessment: Assessment, horizon: float) -> str:

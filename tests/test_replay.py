@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from exporter.capacity import capacity_of, pool_of
 from exporter.cli import main as cli
 from exporter.errors import InputError
 from exporter.forecast.forecaster import EngineForecaster
-from exporter.replay import assessments, line_of, main, options_of, pool_of
+from exporter.reading import CacheConfig, EngineReading
+from exporter.replay import assessments, line_of, main, options_of, pool_in
 from exporter.sources.recording import Recording
 
 DATA = Path(__file__).parent / "data" / "forecast"
@@ -54,11 +56,24 @@ def test_a_pool_that_stays_exhausted_is_said_to_be() -> None:
 def test_a_replay_is_the_daemons_own_forecast() -> None:
     """Readings given to the forecaster one by one say the same as the command."""
     recording = Recording(REAL)
-    forecaster = EngineForecaster(options_of(recording.meta()))
+    options = options_of(recording.meta())
+    forecaster = EngineForecaster(options)
     direct = [
-        forecaster.observe(reading, pool_of(reading)) for _, engines in recording.readings() for reading in engines
+        forecaster.observe(reading, pool_in(reading, options.max_model_len))
+        for _, engines in recording.readings()
+        for reading in engines
     ]
     assert [line_of(a, 60.0) for a in direct] == [line_of(a, 60.0) for a in assessments(recording)]
+
+
+def test_a_hybrid_s_pool_is_what_the_engine_says_it_holds() -> None:
+    """Where the engine states more tokens than blocks times block size, its own rate is taken, as in `run`."""
+    cache = CacheConfig(block_size=16, num_gpu_blocks=1000, kv_cache_size_tokens=64_000)
+    reading = EngineReading(time=0.0, model_name="m", engine="0", kv_usage=0.5, cache=cache)
+    pool = pool_in(reading, 4096)
+    assert pool is not None
+    assert (pool.usable_blocks, pool.demand.blocks(6400)) == (999, 100)
+    assert pool == pool_of(cache, capacity_of(cache, None, 4096), None)
 
 
 def test_options_come_from_what_a_user_would_configure() -> None:

@@ -12,7 +12,7 @@ from exporter.backtest.report import COLUMNS, report, shown
 from exporter.backtest.scoring import Counts, Score, count, score
 from exporter.errors import InputError, SourceError
 from exporter.forecast.assessment import ForecastOptions
-from exporter.replay import options_of, pool_of
+from exporter.replay import options_of, pool_in
 from exporter.sources.recording import Recording
 
 GOOD, BAD_NEWS = 0, 1
@@ -117,7 +117,8 @@ def _recorded(path: Path) -> list[History]:
     histories: list[History] = []
     for each in paths:
         recording = Recording(each)
-        found = replayed(_recorded_readings(recording), options_of(recording.meta()))
+        options = options_of(recording.meta())
+        found = replayed(_recorded_readings(recording, options.max_model_len), options)
         events = [event.time for event in recording.events()]
         if events and len(found) == 1:
             found[0].events = [time - found[0].began for time in events]
@@ -125,10 +126,10 @@ def _recorded(path: Path) -> list[History]:
     return histories
 
 
-def _recorded_readings(recording: Recording) -> Iterator[Reading]:
+def _recorded_readings(recording: Recording, max_model_len: int | None) -> Iterator[Reading]:
     for _, engines in recording.readings():
         for reading in engines:
-            yield f"{recording.name}, engine {reading.engine}", reading, pool_of(reading)
+            yield f"{recording.name}, engine {reading.engine}", reading, pool_in(reading, max_model_len)
 
 
 def _from_prometheus(args: argparse.Namespace) -> list[History]:
@@ -145,7 +146,11 @@ def _from_prometheus(args: argparse.Namespace) -> list[History]:
     endpoint = Endpoint(SOURCE, args.prometheus, Access(timeout_seconds=60.0, api_key_file=args.api_key_file))
     try:
         readings = (
-            (f"{scrape.target}: {reading.model_name}, engine {reading.engine}", reading, pool_of(reading))
+            (
+                f"{scrape.target}: {reading.model_name}, engine {reading.engine}",
+                reading,
+                pool_in(reading, options.max_model_len),
+            )
             for scrape in Prometheus(endpoint, args.match).scrapes(args.start, args.end)
             for reading in scrape.engines
         )

@@ -10,7 +10,7 @@ from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
 from exporter.forecast.forecaster import EngineForecaster
 from exporter.kv.demand import GroupDemand, RequestDemand
 from exporter.reading import EngineReading
-from exporter.replay import assessments, pool_of
+from exporter.replay import assessments, pool_in
 from exporter.sources.recording import Recording
 
 DATA = Path(__file__).parent.parent / "data" / "forecast"
@@ -77,7 +77,7 @@ def test_every_figure_is_a_figure() -> None:
 def test_the_alarm_s_horizons_are_always_forecast() -> None:
     """Whatever horizons a user asks for, they and those of the alarm are there."""
     forecaster = EngineForecaster(ForecastOptions(horizons=(30.0, 300.0)))
-    last = [forecaster.observe(reading, pool_of(reading)) for reading in readings()][-1]
+    last = [forecaster.observe(reading, pool_in(reading, None)) for reading in readings()][-1]
     assert set(last.probability) == {15.0, 30.0, 60.0, 300.0}
 
 
@@ -121,9 +121,9 @@ def test_a_restart_rings_nobody() -> None:
     """A restart after a full pool ends the alarm at once, and an engine that comes back idle rings nobody."""
     forecaster = EngineForecaster()
     full = [reading for reading in readings() if reading.time <= first_preemption(SHAREGPT) + 5]
-    before = [forecaster.observe(reading, pool_of(reading)) for reading in full]
+    before = [forecaster.observe(reading, pool_in(reading, None)) for reading in full]
     assert before[-1].predicted
-    pool, began = pool_of(full[-1]), full[-1].time + 2
+    pool, began = pool_in(full[-1], None), full[-1].time + 2
     empty = replace(next(readings()), running=0.0, waiting=0.0, kv_usage=0.0)
     after = [forecaster.observe(replace(empty, time=began + second), pool) for second in range(60)]
     assert not any(assessment.predicted for assessment in after)
@@ -135,8 +135,8 @@ def test_a_gap_rings_nobody() -> None:
     forecaster = EngineForecaster()
     seen = [reading for reading in readings() if reading.time < 20]
     for reading in seen:
-        forecaster.observe(reading, pool_of(reading))
-    late = forecaster.observe(replace(seen[-1], time=seen[-1].time + 300), pool_of(seen[-1]))
+        forecaster.observe(reading, pool_in(reading, None))
+    late = forecaster.observe(replace(seen[-1], time=seen[-1].time + 300), pool_in(seen[-1], None))
     assert not late.predicted
 
 
