@@ -21,6 +21,8 @@ from exporter.errors import UsageError
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 64 * 1024
+_TURNS = 8
+"""Of the event loop, within which a connection that was just accepted comes to run and can be ended; it takes 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,12 @@ class HttpServer:
 
     async def _shut(self) -> None:
         if self._server is not None:
+            # asyncio loses a connection between its acceptance and its transport when the server is closed meanwhile.
+            for listener in self._server.sockets:
+                self._loop.remove_reader(listener.fileno())
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
             self._server.close()
-        await asyncio.sleep(0)  # what was just accepted gets to run once, so that it can be ended below
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)

@@ -1,5 +1,6 @@
 """Our own HTTP server: what it serves, what it refuses and how it ends."""
 
+import contextlib
 import http.client
 import socket
 import threading
@@ -151,3 +152,39 @@ def test_a_server_that_was_never_started_can_be_closed() -> None:
     server = HttpServer("127.0.0.1", 0, handle)
     server.close()
     server.close()
+
+
+def test_a_client_that_comes_as_the_server_closes_is_dropped() -> None:
+    """Whether it was accepted yet or not, nobody is left waiting on a server that is gone."""
+    for _ in range(20):
+        server = HttpServer("127.0.0.1", 0, handle)
+        server.start()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as raw:
+            server.close()
+            with contextlib.suppress(ConnectionResetError):
+                assert raw.recv(1) == b""
+
+
+def test_a_client_that_reads_nothing_is_let_go() -> None:
+    """A page that nobody takes in holds its connection for a bounded time."""
+    page = Response(200, "text/plain", b"x" * 32 * 2**20)
+    with (
+        HttpServer("127.0.0.1", 0, lambda _: page, idle_seconds=0.3, max_connections=1) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as greedy,
+    ):
+        greedy.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        until = time.monotonic() + 20
+        while _status(server.port) is None:
+            assert time.monotonic() < until, "its place is never free again"
+            time.sleep(0.1)
+
+
+def _status(port: int) -> int | None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("HEAD", "/")
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
