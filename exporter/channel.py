@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 CHUNK_BYTES = 16 * 1024
+PIECE_BYTES = 64 * 1024
 _HANDSHAKE = b"\x16"
 """The first byte of every TLS connection."""
 _NOT_TLS = (
@@ -31,7 +32,7 @@ class Channel(Protocol):
     async def read(self) -> bytes:
         """The next bytes, a bounded number."""
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes | memoryview) -> None:
         """Send; returns when the client takes it in."""
 
     async def end(self) -> None:
@@ -50,10 +51,13 @@ class PlainChannel:
         """The next bytes."""
         return await self._reader.read(CHUNK_BYTES)
 
-    async def write(self, data: bytes) -> None:
-        """Send."""
-        self._writer.write(data)
-        await self._writer.drain()
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send, a piece at a time: clients that take nothing in hold no copy of a page each."""
+        rest = memoryview(data)
+        while rest:
+            self._writer.write(rest[:PIECE_BYTES])
+            rest = rest[PIECE_BYTES:]
+            await self._writer.drain()
 
     async def end(self) -> None:
         """The connection's own end says it."""
@@ -90,12 +94,13 @@ class TlsChannel:
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return b""
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes | memoryview) -> None:
         """Send."""
+        # A piece at a time: what OpenSSL once held for a connection it never gives back before the connection's end.
         rest = memoryview(data)
         while rest:
-            rest = rest[self._tls.write(rest) :]
-        await self._flush()
+            rest = rest[self._tls.write(rest[:CHUNK_BYTES]) :]
+            await self._flush()
 
     async def end(self) -> None:
         """Tell that nothing is cut off; the client's own word is not waited for."""

@@ -7,64 +7,23 @@ client that sends slowly costs one idle socket. HTTP itself is h11's.
 import asyncio
 import contextlib
 import logging
-import ssl
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Protocol
 
 import h11
 
-from exporter.channel import Channel, PlainChannel, TlsChannel
+from exporter.channel import PIECE_BYTES, Channel, PlainChannel, TlsChannel
 from exporter.errors import UsageError
+from exporter.exchange import Guard, Handler, Request, Response
+
+__all__ = ["Guard", "Handler", "HttpServer", "Request", "Response"]
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 64 * 1024
+MAX_SECURED_CONNECTIONS = 512
+"""OpenSSL holds about 40 KiB for each."""
 _TURNS = 8
 """Of the event loop, within which a connection that was just accepted comes to run and can be ended; it takes 4."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a handler may know of a request: header names are in lower case."""
-
-    method: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A whole answer."""
-
-    status: int
-    content_type: str
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def text(cls, status: int, text: str) -> "Response":
-        """A plain answer of one line."""
-        return cls(status, "text/plain; charset=utf-8", text.encode() + b"\n")
-
-
-Handler = Callable[[Request], Response]
-
-
-class Guard(Protocol):
-    """Stands before the pages; its methods are called on the event loop and must not block."""
-
-    @property
-    def secure(self) -> bool:
-        """Whether the pages are served by TLS."""
-
-    def context(self) -> ssl.SSLContext | None:
-        """What the next connection is secured with; `None`: plain HTTP."""
-
-    async def refuse(self, request: Request, *, certified: bool) -> Response | None:
-        """The answer for a request that may not pass."""
 
 
 class HttpServer:
@@ -89,7 +48,8 @@ class HttpServer:
         self._handle = handle
         self._guard = guard
         self._idle_seconds = idle_seconds
-        self._max_connections = max_connections
+        secure = guard is not None and guard.secure
+        self._max_connections = min(max_connections, MAX_SECURED_CONNECTIONS) if secure else max_connections
         self._connections: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
@@ -229,12 +189,15 @@ class HttpServer:
         }
         reason = HTTPStatus(response.status).phrase.encode()
         head = h11.Response(status_code=response.status, headers=list(headers.items()), reason=reason)
-        parts = [connection.send(head)]
-        if not head_only:
-            parts.append(connection.send(h11.Data(data=response.body)))
-        parts.append(connection.send(h11.EndOfMessage()))
+        begin = connection.send(head) or b""
+        body = memoryview(b"" if head_only else response.body)
+        if body:
+            connection.send(h11.Data(data=response.body))
+        connection.send(h11.EndOfMessage())
         async with asyncio.timeout(self._idle_seconds):
-            await channel.write(b"".join(part for part in parts if part))
+            # Beyond its beginning a page is not copied: it is one for all who read it.
+            await channel.write(begin + body[:PIECE_BYTES])
+            await channel.write(body[PIECE_BYTES:])
 
 
 async def _next_request(connection: h11.Connection, channel: Channel) -> Request | None:

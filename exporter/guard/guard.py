@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from exporter.errors import SettingsError
+from exporter.exchange import Request, Response
 from exporter.guard.passwords import BusyError
 from exporter.guard.protection import GuardFiles, Protection, Stamp, read_protection, stamp
-from exporter.server import Request, Response
 
 OPEN_PATHS = frozenset(("/healthz", "/readyz"))
 """For everybody who reaches the port: a kubelet's probe has neither certificate nor password. They tell no secret."""
