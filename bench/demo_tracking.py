@@ -10,7 +10,7 @@ import time
 
 from exporter.demo.engine import DemoEngine
 from exporter.demo.traffic import SCENARIOS
-from tests.support.real_server import compare, recorded_run
+from tests.support.real_server import RUNS, compare, recorded_run
 from tests.support.traces import LOADS, sharegpt_engine, sharegpt_recording, trace
 
 FAST_SECONDS = 600.0
@@ -28,12 +28,15 @@ def main() -> None:
         waiting = max(abs(step.waiting - real[3]) for step, real in pairs)
         row(load, len(steps), sum(len(step.preempted) for step in steps), usage, running, waiting)
     row("sharegpt-4090", *recording())
-    real = compare(*recorded_run())
-    print(
-        f"\nbeside a real server, on average: usage {100 * real.usage:.2f} points, running {real.running:.2f}, "
-        f"waiting {real.waiting:.2f};\npasses {real.passes[0]} against {real.passes[1]}, "
-        f"preemptions {real.preemptions[0]} against {real.preemptions[1]}\n"
-    )
+    for path in RUNS:
+        real = compare(*recorded_run(path))
+        print(
+            f"\nbeside a real server ({path.name}), on average: usage {100 * real.usage:.2f} points, "
+            f"running {real.running:.2f}, waiting {real.waiting:.2f};\n"
+            f"passes {real.passes[0]} against {real.passes[1]}, "
+            f"preemptions {real.preemptions[0]} against {real.preemptions[1]}"
+        )
+    print()
     for name in SCENARIOS:
         speed(name)
 

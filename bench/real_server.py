@@ -84,6 +84,13 @@ async def drive(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list
     return requests, rows
 
 
+def write(file: Path, requests: list[dict[str, Any]], rows: list[list[float]]) -> None:
+    """Write a run in its form."""
+    lines = [json.dumps({"server": FLAGS, "engine": ENGINE}), *map(json.dumps, [*requests, *rows])]
+    with file.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
+        packed.write(("\n".join(lines) + "\n").encode())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
@@ -94,9 +101,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     requests, rows = asyncio.run(drive(options))
-    lines = [json.dumps({"server": FLAGS, "engine": ENGINE}), *map(json.dumps, [*requests, *rows])]
-    with options.file.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
-        packed.write(("\n".join(lines) + "\n").encode())
+    write(options.file, requests, rows)
     print(f"{len(requests)} requests, {len(rows)} readings, {rows[-1][4]:.0f} preemptions")
 
 

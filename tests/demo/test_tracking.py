@@ -1,12 +1,13 @@
 """The embedded engine against the real scheduler, given the same requests."""
 
 import math
+from pathlib import Path
 
 import pytest
 from prometheus_client.samples import Sample
 
 from exporter.demo.page import PageCollector
-from tests.support.real_server import compare, recorded_run
+from tests.support.real_server import RUNS, compare, recorded_run
 from tests.support.traces import LOADS, sharegpt_engine, sharegpt_preemptions, sharegpt_recording, trace
 
 COUNTED_FROM_THE_FIRST_PASS = (
@@ -76,9 +77,10 @@ def _series(sample: Sample) -> str:
     return f"{sample.name}{{{labels}}}"
 
 
-def test_a_real_server_is_followed() -> None:
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name.partition(".")[0])
+def test_a_real_server_is_followed(path: Path) -> None:
     """Beside a real server given the same requests, usage differs by at most 2 points and the load by 1 on average."""
-    difference = compare(*recorded_run())
+    difference = compare(*recorded_run(path))
     assert difference.usage < 0.02
     assert difference.running < 1
     assert difference.waiting < 1

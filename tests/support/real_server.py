@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from statistics import fmean
 
 from exporter.demo.engine import DemoEngine, Step
@@ -45,9 +46,13 @@ class Difference:
     preemptions: tuple[int, int]
 
 
-def recorded_run() -> tuple[DemoEngine, list[PageRow]]:
+RUNS = tuple(sorted(DATA.glob("real-server*.jsonl.gz")))
+"""Each a run with requests of its own."""
+
+
+def recorded_run(path: Path) -> tuple[DemoEngine, list[PageRow]]:
     """The embedded engine fed with the run's requests, and what the real page showed."""
-    first, *lines = read_lines(DATA / "real-server.jsonl.gz")
+    first, *lines = read_lines(path)
     rows = [PageRow(*line) for line in lines if isinstance(line, list)]
     sent = [line for line in lines if isinstance(line, dict)]
     requests = [
