@@ -17,6 +17,7 @@ from exporter.top.plain import plain
 from exporter.web.telling import WINDOWS
 
 BAD = ("predicted", "exhausted", "stalled")
+_SETTINGS = ("api_key_file", "page_bearer_token_file", "tls_ca_file", "tls_skip_verify")
 GOOD_NEWS, BAD_NEWS = 0, 1
 
 
@@ -27,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     """
     options = _parser().parse_args(argv)
     urls = [_url(url) for url in options.url]
-    settings = load({"vllm_url": " ".join(urls), **{k: getattr(options, k) for k in ("api_key_file", "tls_ca_file")}})
+    settings = load({"vllm_url": " ".join(urls), **{name: getattr(options, name) for name in _SETTINGS}})
     logs.start("error", "text")
     if sys.stdout.isatty() and not options.plain:
         if importlib.util.find_spec("rich") is not None:
@@ -58,7 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plain", action="store_true", help="plain text, as in a pipe")
     parser.add_argument("--count", type=int, default=1, metavar="N", help="reports in a pipe; 0 is without end (1)")
     parser.add_argument("--api-key-file", metavar="FILE", help="file with the bearer key for vLLM's page")
+    help_text = "file with the bearer token of an exporter's page; passwords are not sent"
+    parser.add_argument("--page-bearer-token-file", metavar="FILE", help=help_text)
     parser.add_argument("--tls-ca-file", metavar="FILE", help="CA bundle that signs the server's certificate")
+    parser.add_argument("--tls-skip-verify", action="store_const", const="true", help="accept any certificate")
     return parser
 
 

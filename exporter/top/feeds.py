@@ -80,7 +80,7 @@ class AnyFeed:
         self._settings = settings.model_copy(update={"vllm_url": (url,), "gpus": ("none",), "host": "none"})
         access = Access(
             timeout_seconds=settings.vllm_timeout_seconds,
-            api_key_file=settings.api_key_file,
+            api_key_file=settings.page_bearer_token_file or settings.api_key_file,
             tls_ca_file=settings.tls_ca_file,
             tls_skip_verify=settings.tls_skip_verify,
         )

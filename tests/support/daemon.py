@@ -48,14 +48,18 @@ class Running:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
 
-    def page(self, ticks: int = 0, seconds: float = 20.0) -> Page:
-        """The page once `ticks` further ticks have ended."""
+    def tick(self, ticks: int = 0, seconds: float = 20.0) -> None:
+        """Wait until `ticks` further ticks have ended, and at least one ever."""
         latest = self.daemon.monitor.latest
         wanted = (latest.ticks if latest else 0) + ticks
         until = monotonic() + seconds
         while (latest := self.daemon.monitor.latest) is None or latest.ticks < wanted:
             assert monotonic() < until, "the daemon does not tick"
             sleep(0.01)
+
+    def page(self, ticks: int = 0, seconds: float = 20.0) -> Page:
+        """The page once `ticks` further ticks have ended."""
+        self.tick(ticks, seconds)
         return Page(httpx.get(f"{self.daemon.url}/metrics").text)
 
 
