@@ -112,7 +112,8 @@ def guard_of(settings: Settings) -> "PageGuard | None":
     return PageGuard(GuardFiles(*named, settings.page_bearer_token_file))
 
 
-def _on_loopback(listen: str) -> bool:
+def on_loopback(listen: str) -> bool:
+    """Whether HOST:PORT can be reached from this machine alone."""
     host = listen.rpartition(":")[0].strip("[]")
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
@@ -144,7 +145,7 @@ def main(argv: Sequence[str]) -> int:
         log.info("vllm-headroom %s watches %s, serves %s", __version__, ", ".join(settings.vllm_url), daemon.url)
         if daemon.guard is not None:
             log.info("the page is protected by: %s", daemon.guard.summary)
-            if daemon.guard.asks_credentials and not daemon.guard.secure and not _on_loopback(settings.listen):
+            if daemon.guard.asks_credentials and not daemon.guard.secure and not on_loopback(settings.listen):
                 log.warning("what opens the page goes over the network unencrypted: PAGE_TLS_CERT_FILE serves HTTPS")
         while told.get() == signal.SIGHUP:
             daemon.reload()

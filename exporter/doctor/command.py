@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from exporter.doctor.finding import Finding, as_json, as_table, has_fault
 from exporter.doctor.gpu import gpu_findings
 from exporter.doctor.host import host_findings, own_findings, process_findings
+from exporter.doctor.page import page_findings
 from exporter.doctor.server import Server, examine
 from exporter.forecast.allocations import next_allocations
 from exporter.settings import Settings, add_flags, load, unknown_variables
@@ -60,7 +61,7 @@ def look(settings: Settings) -> list[Finding]:
     else:
         findings += gpu_findings(None, now)
     host = None if settings.host == "none" else memory.read(now)
-    return findings + host_findings(host, first.offloading_gib)
+    return findings + host_findings(host, first.offloading_gib) + page_findings(settings)
 
 
 def _server(url: str, settings: Settings) -> Server:
