@@ -9,9 +9,21 @@ HeadroomError
 
 import errno
 
+MAX_CHARACTERS = 2_000
+
+
+def shown(text: str) -> str:
+    """`text` on one line that a terminal, a log and a page may be sent, whoever wrote what it quotes."""
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
 
 class HeadroomError(Exception):
     """The root: a message fit to be shown to a person as it is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
 
 
 class UsageError(HeadroomError):
@@ -22,8 +34,8 @@ class SettingsError(UsageError):
     """One or more settings have a wrong value; one line a fault."""
 
     def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
+        self.faults = [shown(fault) for fault in faults]
+        Exception.__init__(self, "\n".join(self.faults))
 
 
 class InputError(UsageError):

@@ -20,11 +20,13 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+from pydantic_settings import SettingsError as SourceError
 
 from exporter.errors import SettingsError
 from exporter.sources.vllm_names import PREFIXES
 
 PREFIX = "VLLM_HEADROOM_"
+_MAX_FILE_BYTES = 2**20
 
 
 def _split(value: object) -> object:
@@ -88,7 +90,12 @@ class Settings(BaseSettings):
     """The daemon's settings, validated once at the start."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, populate_by_name=True, env_ignore_empty=True
+        env_prefix=PREFIX,
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
+        env_ignore_empty=True,
+        env_file_encoding="utf-8",
     )
 
     vllm_url: Annotated[tuple[Url, ...], NoDecode, BeforeValidator(_split)] = Field(
@@ -200,6 +207,8 @@ def load(flags: Mapping[str, Any]) -> Settings:
         return Settings(**cast("Any", {"_env_file": env_file, "_secrets_dir": config_dir} | _by_alias(given)))
     except ValidationError as error:
         raise SettingsError([_fault(dict(fault)) for fault in error.errors()]) from None
+    except (OSError, SourceError) as error:
+        raise SettingsError([f"{PREFIX}CONFIG_DIR={_shown(config_dir)}: {_one_line(error)}"]) from None
 
 
 def _by_alias(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,8 +222,30 @@ def _place(flags: Mapping[str, Any], name: str, exists: Callable[[Path], bool], 
         return None
     path = Path(value)
     if not exists(path):
-        raise SettingsError([f"{PREFIX}{name.upper()}={value!r}: must be an existing {kind}"])
+        raise SettingsError([f"{PREFIX}{name.upper()}={_shown(value)}: must be an existing {kind}"])
+    try:
+        for file in [path] if kind == "file" else path.iterdir():
+            if file == path or (file.name.upper().startswith(PREFIX) and file.is_file()):
+                _check_text(f"{PREFIX}{name.upper()}={_shown(file)}", file)
+    except OSError as error:
+        raise SettingsError([f"{PREFIX}{name.upper()}={_shown(value)}: cannot be read ({error.strerror})"]) from None
     return path
+
+
+def _check_text(place: str, file: Path) -> None:
+    """Refuse a file of settings that is no text, before anything else trips over it."""
+    with file.open("rb") as stream:
+        content = stream.read(_MAX_FILE_BYTES + 1)
+    if len(content) > _MAX_FILE_BYTES:
+        raise SettingsError([f"{place}: must be a file of settings, of at most {_MAX_FILE_BYTES} bytes"])
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        raise SettingsError([f"{place}: must be text in UTF-8"]) from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _fault(error: Mapping[str, Any]) -> str:

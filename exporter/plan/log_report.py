@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TextIO
 
-from exporter.errors import InputError
+from exporter.errors import InputError, shown
 from exporter.kv.budget import GRAPHS_INSIDE_SINCE, Overrides
 from exporter.plan.answer import Plan, make_plan
 from exporter.plan.arguments import Request
@@ -93,7 +93,7 @@ def _known(log: StartupLog) -> Overrides:
 def _said(log: StartupLog) -> list[str]:
     lines = ["the log says"]
     if log.version is not None:
-        lines.append(f"  vLLM {log.version[0]}.{log.version[1]}" + (f", model {log.model}" if log.model else ""))
+        lines.append(f"  vLLM {log.version[0]}.{log.version[1]}" + (f", model {shown(log.model)}" if log.model else ""))
     for name, label in (
         ("weights", "weights"),
         ("activations", "peak activations"),

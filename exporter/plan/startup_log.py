@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-_NUMBER = r"(-?[\d,]+(?:\.\d+)?)"
+# Every repetition is bounded: a line of nothing but digits would else take time by the square of its length.
+_NUMBER = r"(-?[\d,]{1,24}(?:\.\d{1,24})?)"
 _SIZE = _NUMBER + r"\s*(?:GiB|GB)"
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("weights", re.compile(r"(?:Model loading took|Loading model weights took|model weights take)\s+" + _SIZE)),
@@ -21,9 +22,9 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("graphs", re.compile(_SIZE + r" for CUDAGraph memory")),
     ("total", re.compile(r"Free memory on device \(-?[\d.,]+/" + _SIZE + r"\) on startup")),
     ("utilization", re.compile(r"Desired GPU memory utilization is \(" + _NUMBER)),
-    ("graphs", re.compile(r"Graph capturing finished in .*? took " + _SIZE)),
+    ("graphs", re.compile(r"Graph capturing finished in .{0,200}? took " + _SIZE)),
     ("graphs_estimate", re.compile(r"Estimated CUDA graph memory:\s*" + _SIZE)),
-    ("graphs_estimate", re.compile(r"CUDA graph pool memory:.*?\(actual\),\s*" + _SIZE + r"\s*\(estimated\)")),
+    ("graphs_estimate", re.compile(r"CUDA graph pool memory:.{0,200}?\(actual\),\s*" + _SIZE + r"\s*\(estimated\)")),
     ("graphs", re.compile(r"CUDA graph pool memory:\s*" + _SIZE + r"\s*\(actual\)")),
     ("available", re.compile(r"Available KV cache memory:\s*" + _SIZE)),
     ("available", re.compile(r"(?:memory reserved for KV Cache is|the available KV cache memory \()\s*" + _SIZE)),
@@ -44,12 +45,15 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("pp", re.compile(r"pipeline_parallel_size=(\d+)")),
     ("dcp", re.compile(r"decode_context_parallel_size=(\d+)")),
 )
-_VERSION = re.compile(r"(?:engine \(v|server version |vLLM version )v?(\d+)\.(\d+)")
-_MODEL = re.compile(r"with config: .*?model='([^']+)'")
+_VERSION = re.compile(r"(?:engine \(v|server version |vLLM version )v?(\d{1,4})\.(\d{1,4})")
+_MODEL = re.compile(r"with config: .{0,2000}?model='([^']{1,512})'")
 _KV_DTYPE = re.compile(r"kv_cache_dtype=([\w.]+)")
 _PREEMPTED = re.compile(r"is preempted by|preemptions? (?:happened|occurred)|num_preemptions?=[1-9]", re.IGNORECASE)
 _REFUSED = re.compile(r"No available memory for the cache blocks|is larger than the available KV cache memory")
 _EAGER = re.compile(r"enforce_eager=True")
+_TOO_LARGE = 1e12
+_LINE_CHARACTERS = 16_384
+"""vLLM's longest line, its whole configuration, has some five thousand."""
 _GIB_FIELDS = {"weights", "activations", "non_torch", "graphs", "graphs_estimate", "available", "needed", "total"}
 
 
@@ -92,11 +96,13 @@ def read_log(lines: Iterable[str]) -> StartupLog:
     seen: dict[str, list[float]] = {}
     log = StartupLog()
     preempted = 0
-    for line in lines:
+    for whole_line in lines:
+        line = whole_line[:_LINE_CHARACTERS]
         for name, pattern in _PATTERNS:
             for match in pattern.finditer(line):
-                value = float(match.group(1).replace(",", ""))
-                seen.setdefault(name, []).append(value * 2**30 if name in _GIB_FIELDS else value)
+                value = _figure(match.group(1))
+                if value is not None:
+                    seen.setdefault(name, []).append(value * 2**30 if name in _GIB_FIELDS else value)
         log = _facts(log, line)
         preempted += bool(_PREEMPTED.search(line))
     values = {name: _decisive(name, found) for name, found in seen.items()}
@@ -106,6 +112,15 @@ def read_log(lines: Iterable[str]) -> StartupLog:
         available_per_rank=tuple(round(value) for value in seen.get("available", ())),
         preemption_warnings=preempted,
     )
+
+
+def _figure(text: str) -> float | None:
+    """A figure as vLLM writes it; `None` for what is no number, or one that no machine has."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return value if abs(value) < _TOO_LARGE else None
 
 
 def _facts(log: StartupLog, line: str) -> StartupLog:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from exporter.errors import shown
 from exporter.plan.answer import Plan
 from exporter.plan.levers import Lever, levers
 
@@ -24,7 +25,7 @@ def render(plan: Plan, config: Mapping[str, Any], *, colour: bool) -> str:
         lines += [*_bar(plan, colour=colour), ""]
     lines += [*_pool(plan), "", *_table(plan), "", *_verdict(plan, colour=colour), ""]
     lines += _levers(levers(config, plan))
-    lines += [f"note: {warning}" for warning in _notes(plan)]
+    lines += [f"note: {shown(warning)}" for warning in _notes(plan)]
     return "\n".join(lines) + "\n"
 
 
@@ -35,7 +36,7 @@ def gib(value: float) -> str:
 
 def _title(plan: Plan) -> str:
     options = plan.options
-    parts = [plan.architecture.name or "model", f"max_model_len {options.max_model_len:,}"]
+    parts = [shown(plan.architecture.name or "model"), f"max_model_len {options.max_model_len:,}"]
     parts.append(f"KV cache {options.kv_cache_dtype}")
     for name, size in (("TP", options.tensor_parallel_size), ("PP", options.pipeline_parallel_size)):
         if size > 1:

@@ -4,12 +4,14 @@ A file that is missing costs its field. "No limit" is `None`: `max` in version 2
 that no machine has it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.reading import Pressure
 
+_DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 UNLIMITED_V1 = 2**62
 """Version 1 writes 2^63 less a page for "no limit"; nothing above 2^62 is a limit anyone set."""
 
@@ -94,7 +96,8 @@ def read_pressure(path: Path) -> Pressure | None:
         kind, _, rest = line.partition(" ")
         for pair in rest.split():
             key, _, value = pair.partition("=")
-            found[f"{kind}_{key}"] = float(value)
+            if _DECIMAL.fullmatch(value):
+                found[f"{kind}_{key}"] = float(value)
     if "some_avg10" not in found:
         return None
     return Pressure(
@@ -112,14 +115,20 @@ def text_of(path: Path) -> str:
     try:
         with path.open("rb", buffering=0) as file:
             return file.readall().decode(errors="replace")
-    except OSError:
+    except (OSError, ValueError):  # also for a name that no file can have
         return ""
+
+
+def whole(text: str) -> int | None:
+    """A number as the kernel writes it: ASCII digits, as many as 64 bits have; `None` for anything else."""
+    return int(text) if len(text) <= 20 and text.isascii() and text.isdigit() else None
 
 
 def keyed(path: Path) -> dict[str, int]:
     """A file of `key number` lines; empty where it cannot be read."""
     pairs = (line.split() for line in text_of(path).splitlines())
-    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) >= 2 and pair[1].isdigit()}
+    told = ((pair[0].rstrip(":"), whole(pair[1])) for pair in pairs if len(pair) >= 2)
+    return {key: value for key, value in told if value is not None}
 
 
 def value_of(path: Path, key: str) -> int | None:
@@ -129,7 +138,7 @@ def value_of(path: Path, key: str) -> int | None:
         start = text.find(f"\n{key}{separator}")
         if start >= 0:
             words = text[start + len(key) + 2 : start + len(key) + 60].split(maxsplit=1)
-            return int(words[0]) if words and words[0].isdigit() else None
+            return whole(words[0]) if words else None
     return None
 
 
@@ -153,5 +162,4 @@ def _limit(value: int | None) -> int | None:
 
 def _number(path: Path) -> int | None:
     """The number in a file; `None` where there is none, or it says `max`."""
-    text = text_of(path).strip()
-    return int(text) if text.isdigit() else None
+    return whole(text_of(path).strip())

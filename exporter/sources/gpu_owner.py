@@ -144,7 +144,7 @@ def _cuda_names(value: str | None) -> list[str] | None:
 
 
 def _cuda_device(devices: Sequence[Identity], name: str, order: str | None) -> Identity:
-    if not name.isdigit():
+    if not (name.isascii() and name.isdigit() and len(name) < 10):
         if (device := match(devices, name)) is None:
             raise _UndecidedError(f"CUDA_VISIBLE_DEVICES names {name}, which cannot be seen from here")
         return device

@@ -54,7 +54,7 @@ def find_model_config(
         return _from_file(configured, "configured")
     for model_id in model_ids:
         directory = Path(model_id)
-        if directory.is_absolute() and (directory / "config.json").is_file():
+        if directory.is_absolute() and _is_file(directory / "config.json"):
             return _from_file(directory, "root")
     for model_id in model_ids:
         snapshot = cached_config(model_id, environment)
@@ -99,16 +99,24 @@ def cached_config(model_id: str, environment: Mapping[str, str]) -> Path | None:
     home = _hub_directory(environment) / f"models--{model_id.replace('/', '--')}"
     try:
         revision = (home / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):  # also for a name that no file can have
         revision = ""
-    if revision and "/" not in revision and (home / "snapshots" / revision / "config.json").is_file():
+    if revision and "/" not in revision and _is_file(home / "snapshots" / revision / "config.json"):
         return home / "snapshots" / revision / "config.json"
     try:
         files = [entry / "config.json" for entry in (home / "snapshots").iterdir()]
         present = [(file.stat().st_mtime, file) for file in files if file.is_file()]
-    except OSError:
+    except (OSError, ValueError):
         return None
     return max(present)[1] if present else None
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file; a server may name a model as no file can be named."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _hub_directory(environment: Mapping[str, str]) -> Path:

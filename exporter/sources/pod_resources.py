@@ -93,7 +93,7 @@ def _answer(connection: socket.socket, deadline: float) -> bytes:
         length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
         payload = _exactly(connection, length, deadline)
         if kind == _DATA:
-            body += payload[1 : len(payload) - payload[0]] if flags & _PADDED else payload
+            body += _unpadded(payload) if flags & _PADDED else payload
         elif kind in (_SETTINGS, _PING) and not flags & _ACK:
             connection.sendall(_frame(kind, _ACK, 0, payload if kind == _PING else b""))
         if kind in (_RST, _GOAWAY) or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
@@ -103,6 +103,13 @@ def _answer(connection: socket.socket, deadline: float) -> bytes:
     if len(body) < 5 or body[0] or len(body) != 5 + int.from_bytes(body[1:5], "big"):
         raise _error("bad_answer", "the kubelet answered without a list: is its pod-resources API v1 switched on?")
     return bytes(body[5:])
+
+
+def _unpadded(payload: bytes) -> bytes:
+    """What a DATA frame holds whose first byte says how much of its end is padding."""
+    if not payload or payload[0] >= len(payload):
+        raise _error("bad_answer", "the kubelet sent a frame with more padding than it has room for")
+    return payload[1 : len(payload) - payload[0]]
 
 
 def _exactly(connection: socket.socket, count: int, deadline: float) -> bytes:

@@ -62,13 +62,13 @@ class History:
         result = self._query(f"{self._selector}[{max(1, round(end - start))}s]", end)
         pages: dict[tuple[float, str], list[tuple[str, Mapping[str, str], float]]] = {}
         for series in result:
-            labels = dict(series["metric"])
+            labels, values = self._series(series)
             name = labels.pop("__name__", "")
             target = "/".join(labels.pop(label) for label in TARGET_LABELS if label in labels)
-            for time, value in series["values"]:
+            for time, value in values:
                 # A range selector holds both its ends in some versions: the left one belongs to the piece before.
-                if start < float(time) <= end:
-                    pages.setdefault((float(time), target), []).append((name, labels, float(value)))
+                if start < time <= end:
+                    pages.setdefault((time, target), []).append((name, labels, value))
         for (time, target), samples in sorted(pages.items()):
             yield Scrape(target, time, assemble(samples, time))
 
@@ -83,13 +83,30 @@ class History:
                     f"{self._endpoint.base_url} refuses the query: {answer.get('error', 'no reason given')}"
                 )
             result = answer["data"]["result"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(f"{self._endpoint.base_url} does not answer as Prometheus does; is it one?") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise self._stranger() from None
         return list(result) if isinstance(result, list) else []
+
+    def _series(self, series: Any) -> tuple[dict[str, str], list[tuple[float, float]]]:
+        """The labels and the samples of one entry of a matrix."""
+        try:
+            labels = dict(series["metric"])
+            values = [(float(time), float(value)) for time, value in series["values"]]
+        except (ArithmeticError, KeyError, TypeError, ValueError):
+            raise self._stranger() from None
+        if not all(isinstance(value, str) for value in labels.values()):
+            raise self._stranger()
+        return labels, values
+
+    def _stranger(self) -> InputError:
+        return InputError(f"{self._endpoint.base_url} does not answer as Prometheus does; is it one?")
 
     def _refusal(self) -> str:
         series = self._query("count({__name__=~'.+'})", None)
-        others = f"{int(float(series[0]['value'][1])):,} other series are there" if series else "nor any other now"
+        try:
+            others = f"{int(float(series[0]['value'][1])):,} other series are there" if series else "nor any other now"
+        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):
+            raise self._stranger() from None
         return (
             f"{self._endpoint.base_url} has no vLLM series in that span ({others}); "
             "check --start and --end, and that this Prometheus scrapes vLLM's /metrics"

@@ -7,10 +7,12 @@ last: the truth, which no forecast may see.
 
 import gzip
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from exporter.sources.engines import assemble
 from exporter.sources.samples import Labels
 
 Sample = tuple[str, Mapping[str, str], float]
+
+MAX_LINE_CHARACTERS = 64 * 2**20
+"""A page of 64 engines, every series of it changed, has some five million."""
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
@@ -47,7 +52,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     number = 0
     try:
         with opener(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_CHARACTERS + 1), ""), 1):
+                if len(line) > MAX_LINE_CHARACTERS:
+                    raise InputError(f"{path}: line {number} is endless; is this a recording?")
                 record = json.loads(line)
                 if not isinstance(record, dict):
                     raise InputError(f"{path}: line {number} is not a JSON object; is this a recording?")
@@ -58,8 +65,17 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path}: is a directory; name one recording in it") from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read after line {number}: {error}") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: line {number} is not JSON ({error.msg}); is this a recording?") from None
+    except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "beyond what a reader of JSON takes"
+        raise InputError(f"{path}: line {number} is not JSON ({why}); is this a recording?") from None
+
+
+def _finite(value: Any) -> float:
+    """A number that is one. Raises `ValueError`, or what `float` raises."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no time")
+    return number
 
 
 class Recording:
@@ -88,13 +104,13 @@ class Recording:
             if "s" not in record:
                 continue
             try:
-                time = float(record["t"])
+                time = _finite(record["t"])
                 for series, value in record["s"].items():
                     state[series] = float(value)
                     if series not in names:
                         name, labels = parse_series(series)
                         names[series] = name, Labels(labels)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise InputError(f"{self.path}: a sample line cannot be read: {error!r}") from None
             yield time, assemble(((*names[series], value) for series, value in state.items()), time)
 
@@ -102,5 +118,8 @@ class Recording:
         """The true preemptions, if the recording tells them."""
         for record in _lines(self.path):
             if "events" in record:
-                return tuple(Event(float(t), int(n)) for t, n in record["events"])
+                try:
+                    return tuple(Event(_finite(t), int(n)) for t, n in record["events"])
+                except (TypeError, ValueError, OverflowError) as error:
+                    raise InputError(f"{self.path}: its events cannot be read: {error!r}") from None
         return ()

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.sources.cgroup import whole
 from exporter.sources.device import ProcessView
 
 _COMMAND = re.compile(r"(^|[/\0])vllm\0serve\0|\0vllm\.entrypoints\.")
 _TITLE = re.compile(r"^(VLLM::|ray::RayWorker)")
-_PORT = re.compile(r"\0--port(?:=|\0)(\d+)\0")
+_PORT = re.compile(r"\0--port(?:=|\0)([0-9]{1,5})\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,10 @@ class ServerProcess:
 def processes(proc: Path) -> list[Process]:
     """Every process that `proc` shows; one that ends meanwhile is left out."""
     try:
-        pids = [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+        pids = [whole(entry.name) for entry in proc.iterdir()]
     except OSError:
         return []
-    return [process for pid in sorted(pids) if (process := _read(proc, pid)) is not None]
+    return [process for pid in sorted(pid for pid in pids if pid) if (process := _read(proc, pid)) is not None]
 
 
 def pick(seen: list[Process], ports: frozenset[int] = frozenset()) -> Server | None:
@@ -143,4 +144,7 @@ def _stat(proc: Path, pid: int) -> tuple[int, int] | None:
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
-    return None if len(fields) < 20 or fields[0] in "ZX" else (int(fields[1]), int(fields[19]))
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    parent, started = whole(fields[1]), whole(fields[19])
+    return None if parent is None or started is None else (parent, started)
