@@ -1,0 +1,1 @@
+"""One module for every way in from outside; each holds a `TARGET`."""
