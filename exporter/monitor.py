@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
+from exporter.errand import Errand
 from exporter.errors import SourceError, unexpected
 from exporter.memory import Serving, together
 from exporter.snapshot import DeviceStatus, HostStatus, Snapshot, SourceHealth
@@ -59,16 +59,11 @@ class Monitor:
         self._wall = wall
         self._ticks = 0
         self._health: dict[str, SourceHealth] = {}
-        # One slow server must not delay the others.
-        self._pool = ThreadPoolExecutor(len(self._watches)) if len(self._watches) > 1 else None
 
     def tick(self) -> Snapshot:
         """Read everything once and publish the snapshot."""
         started = self._clock()
-        if self._pool is not None:
-            servers = list(self._pool.map(lambda watch: watch.read(), self._watches))
-        else:
-            servers = [watch.read() for watch in self._watches]
+        servers = self._servers()
         serving = together([server.serving for server in servers])
         devices, host = self._devices, self._host
         gpus = self._ask("nvml", lambda now: devices.read(now, serving)) if devices is not None else None
@@ -88,13 +83,19 @@ class Monitor:
         return self.latest
 
     def close(self) -> None:
-        """Let go of threads, connections and the driver; no tick may be under way."""
+        """Let go of connections and the driver; no tick may be under way."""
         for watch in self._watches:
             watch.close()
         if self._devices is not None:
             self._devices.close()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _servers(self) -> list[ServerStatus]:
+        """Every server; several at once, so that a slow one does not make the others' readings late."""
+        if len(self._watches) == 1:
+            return [self._watches[0].read()]
+        errands = [_begun(watch) for watch in self._watches]
+        pairs = zip(self._watches, errands, strict=True)
+        return [watch.read() if errand is None else errand.answer() for watch, errand in pairs]
 
     def _ask(self, source: str, read: Callable[[float], Answer]) -> Answer | None:
         """Read one source; what it raises is its own health and nobody else's."""
@@ -116,3 +117,10 @@ class Monitor:
         last = ended if reason == "ok" else before.last_success if before else None
         self._health[source] = SourceHealth(source, "", reason == "ok", reason, message, ended - started, last)
         return answer
+
+
+def _begun(watch: Watch) -> Errand[ServerStatus] | None:
+    try:
+        return Errand(watch.read, "server")
+    except RuntimeError:  # no thread is to be had
+        return None

@@ -7,13 +7,14 @@ service that is gone holds it in `getaddrinfo`, which knows no timeout at all.
 import ipaddress
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import httpcore
 import httpx
+
+from exporter.errand import Errand
 
 Clock = Callable[[], float]
 Resolve = Callable[[str, int], list[str]]
@@ -72,7 +73,8 @@ class _Backend(httpcore.NetworkBackend):
         self._sockets = httpcore.SyncBackend()
         self._deadline = deadline
         self._resolve = resolve
-        self._lookup: _Lookup | None = None
+        self._place: tuple[str, int] | None = None
+        self._lookup: Errand[list[str]] | None = None
 
     def connect_tcp(
         self,
@@ -103,14 +105,15 @@ class _Backend(httpcore.NetworkBackend):
         else:
             return [host]
         # A lookup that hangs is waited for again, not started again.
-        if self._lookup is None or self._lookup.place != (host, port):
-            self._lookup = _Lookup(host, port, self._resolve)
+        if self._lookup is None or self._place != (host, port):
+            self._place = host, port
+            self._lookup = Errand(lambda: self._resolve(host, port), "name-lookup")
         lookup = self._lookup
         if not lookup.done(self._deadline.left(httpcore.ConnectTimeout)):
             raise httpcore.ConnectTimeout(f"looking up {host} took too long")
         self._lookup = None
         try:
-            return lookup.addresses()
+            return lookup.answer()
         except (OSError, UnicodeError) as error:
             raise httpcore.ConnectError(f"{host} cannot be looked up") from error
 
@@ -140,34 +143,6 @@ class _Stream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
-
-
-class _Lookup:
-    """A name being looked up in a thread of its own, which ends by itself when the resolver gives up."""
-
-    def __init__(self, host: str, port: int, resolve: Resolve) -> None:
-        self.place = (host, port)
-        self._resolve = resolve
-        self._result: list[str] | OSError | UnicodeError = []
-        self._thread = threading.Thread(target=self._run, name="name-lookup", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._result = self._resolve(*self.place)
-        except (OSError, UnicodeError) as error:
-            self._result = error
-
-    def done(self, seconds: float) -> bool:
-        """Wait for at most `seconds`; whether there is a result."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def addresses(self) -> list[str]:
-        """The addresses; raises what the resolver raised."""
-        if isinstance(self._result, list):
-            return self._result
-        raise self._result
 
 
 def _resolve(host: str, port: int) -> list[str]:

@@ -36,8 +36,9 @@ class Patience(Generic[Answer]):
         if self._waiting:
             self._take(0.0)  # what a late call brings is of another time
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name=self._source, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._serve, name=self._source, daemon=True)
+            thread.start()  # raises where no thread can be had; then the next read tries again
+            self._thread = thread
         self._asked.put(now)
         self._waiting = True
         answer = self._take(self._seconds)
