@@ -47,7 +47,8 @@ def run(name: str, seconds: float, inputs: int, seed: int, work: Path) -> Outcom
         command += ["--seconds", str(seconds), "--inputs", str(inputs), "--seed", str(seed), "--seeds", seeds]
         begun = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        told = done.stdout + done.stderr
+        # Without libFuzzer's running account of what it found new.
+        told = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("#"))
     found = re.search(r"Test unit written to (\S+)", told)
     slowest = _number(r"slowest_unit_time_sec:\s*([\d.]+)", told)
     return Outcome(

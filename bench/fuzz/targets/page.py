@@ -42,7 +42,7 @@ def expected(page: bytes) -> list[str]:
     for line in page.split(b"\n"):
         try:
             families = list(text_string_to_metric_families(line.decode()))
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, OverflowError):
             continue
         found += [(s.name, s.labels, float(s.value)) for f in families for s in f.samples if s.name in WANTED]
     return [repr(sample) for sample in found]
