@@ -27,6 +27,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "podResources": {"enabled": True, "runAsRoot": True},
         "controlGroups": {"enabled": True},
         "vllm": {"apiKeySecret": "vllm-key", "caSecret": "vllm-ca"},
+        "page": {"tlsSecret": "page-tls", "bearerSecret": "page-token"},
+        "monitor": {"create": "never"},
         "injection": {"prometheusAnnotations": True},
         "resources": {"requests": {"cpu": 1, "memory": 134217728}, "limits": {"cpu": 1.5, "memory": "128Mi"}},
         "probes": {"startup": {"httpGet": {"path": "/healthz", "port": "headroom"}}},

@@ -16,6 +16,7 @@ import yaml
 
 from exporter.settings import load, unknown_variables
 from tests.deploy.tools import CHART, POLICY_API, ROOT, Helm, Manifest, of_kind, run
+from tests.guard.files import CLIENTS, Files, trusting, users
 
 GOLDEN = Path(__file__).parent / "golden" / "admission"
 SIDECARS = sorted(GOLDEN.glob("*/*.yaml"))
@@ -64,7 +65,7 @@ def _running(container: dict[str, Any]) -> Iterator[str]:
 
 def _url(log: Any) -> str:
     for line in log:
-        if found := re.search(r"http://127\.0\.0\.1:(?!8000)\d+", line):
+        if found := re.search(r"https?://127\.0\.0\.1:(?!8000)\d+", line):
             return found[0]
     raise AssertionError("the exporter ended without saying where it listens")
 
@@ -84,3 +85,74 @@ def test_probes_and_helm_test_find_what_they_ask_for() -> None:
         script = re.sub(r"http://[^/]+/", f"{url}/", test["args"][0])
         done = run([sys.executable, *test["command"][1:], script])
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+WEB_CONFIG = """\
+tls_server_config:
+  cert_file: ../tls/tls.crt
+  key_file: ../tls/tls.key
+  client_ca_file: ca.crt
+  client_auth_type: RequireAndVerifyClientCert
+"""
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    """The Secrets of the values files in ci/, mounted below this directory as the chart mounts them."""
+    for name in ("tls", "token", "web"):
+        (tmp_path / name).mkdir()
+    Files(tmp_path / "tls")
+    (tmp_path / "token" / "token").write_text("a-token")
+    (tmp_path / "web" / "web-config.yml").write_text(WEB_CONFIG + users(prometheus="secret"))
+    CLIENTS.cert_pem.write_to_path(tmp_path / "web" / "ca.crt")
+    return tmp_path
+
+
+def _mounted(container: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The container with its mounts in another place."""
+    text = yaml.safe_dump(container).replace("/etc/vllm-headroom/", f"{directory}/")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def _probed(url: str, probe: dict[str, Any]) -> int:
+    """What a kubelet gets: it trusts any certificate and has none."""
+    asked = probe["httpGet"]
+    assert url.startswith(asked.get("scheme", "HTTP").lower() + ":")
+    return httpx.get(url + asked["path"], verify=False).status_code
+
+
+def test_a_protected_sidecar_lets_in_the_probe_helm_test_and_prometheus(secrets: Path) -> None:
+    """With the certificate and token of its Secrets, the sidecar asks everybody else for the token."""
+    pod = yaml.safe_load((GOLDEN / "everything" / "01-plain.yaml").read_text())
+    container = _mounted(_sidecar(pod), secrets)
+    unwanted = ("API_KEY_FILE", "TLS_CA_FILE", "POD_RESOURCES_SOCKET", "CGROUP_DIR")
+    container["env"] = [
+        each for each in container["env"] if each["name"] not in [f"VLLM_HEADROOM_{name}" for name in unwanted]
+    ]
+    values = CHART / "ci" / "protected-values.yaml"
+    manifests = Helm("4").template(values, apis=[POLICY_API])
+    endpoint = of_kind(manifests, "PodMonitor")["spec"]["podMetricsEndpoints"][0]
+    assert (endpoint["scheme"], endpoint["authorization"]["credentials"]["key"]) == ("https", "token")
+    test = of_kind(manifests, "Pod")["spec"]["containers"][0]
+    with _running(container) as url:
+        assert _probed(url, container["livenessProbe"]) == 200
+        with httpx.Client(verify=trusting(), base_url=url) as prometheus:
+            assert prometheus.get("/metrics").status_code == 401
+            token = (secrets / "token" / endpoint["authorization"]["credentials"]["key"]).read_text()
+            assert prometheus.get("/metrics", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        done = run([sys.executable, *test["command"][1:], re.sub(r"https://[^/]+/", f"{url}/", test["args"][0])])
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_web_config_from_a_secret_protects_the_standalone_page(secrets: Path) -> None:
+    """Client certificate and password are asked for, and neither of a probe."""
+    manifests = Helm("4").template(CHART / "ci" / "web-config-values.yaml", apis=[POLICY_API])
+    container = _mounted(of_kind(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0], secrets)
+    with _running(container) as url:
+        assert _probed(url, container["livenessProbe"]) == 200
+        assert _probed(url, container["readinessProbe"]) in (200, 503)
+        assert httpx.get(f"{url}/metrics", verify=trusting(), auth=("prometheus", "secret")).status_code == 403
+        with httpx.Client(verify=trusting(CLIENTS.issue_cert("prometheus")), base_url=url) as prometheus:
+            assert prometheus.get("/metrics").status_code == 401
+            assert prometheus.get("/metrics", auth=("prometheus", "secret")).status_code == 200

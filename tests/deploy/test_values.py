@@ -30,6 +30,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"exporter": {"logLevel": "trace"}}, "logLevel"),
     ({"exporter": {"env": [{"name": "A", "value": "1", "valueFrom": {}}]}}, "env"),
     ({"exporter": {"env": [{"value": "1"}]}}, "env"),
+    ({"page": {"scheme": "HTTPS"}}, "scheme"),
+    ({"page": {"tlsSecret": "Not A Name"}}, "tlsSecret"),
+    ({"page": {"tls": "a"}}, "tls"),
+    ({"page": {"webConfigSecretKey": "../web.yml"}}, "webConfigSecretKey"),
     ({"nvml": {"visibleDevices": "first"}}, "visibleDevices"),
     ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, "nvidia.com/gpu"),
     ({"resources": {"limits": {"memory": "lots"}}}, "memory"),
@@ -43,6 +47,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"networkPolicy": {"from": []}}, "from"),
     ({"monitor": {"kind": "Both"}}, "kind"),
     ({"monitor": {"interval": "15"}}, "interval"),
+    ({"monitor": {"tlsConfig": "insecure"}}, "tlsConfig"),
+    ({"monitor": {"authorization": {"type": "Bearer"}, "basicAuth": {"username": {}}}}, "monitor"),
     ({"rules": {"disabled": ["NodeDown"]}}, "disabled"),
     ({"rules": {"thresholds": {"kvLevel": 0.5}}}, "kvLevel"),
     ({"rules": {"thresholds": {"kvLevelRatio": 90}}}, "kvLevelRatio"),
@@ -92,6 +98,14 @@ def test_a_policy_on_a_cluster_without_it_is_refused_with_the_way_out() -> None:
     """Asked for where it cannot be, the policy's absence is one clear line."""
     with pytest.raises(RefusedError, match=r"MutatingAdmissionPolicy, so Kubernetes 1\.36.* Use auto or never"):
         Helm("4").template(values={"injection": {"create": "always"}}, kubernetes="1.33.0")
+
+
+def test_a_monitor_that_could_not_verify_the_page_is_refused_with_the_way_out() -> None:
+    """A page by TLS needs to be told how its certificate is verified; what would fail silently is one clear line."""
+    values = {"page": {"tlsSecret": "tls"}, "monitor": {"create": "always"}}
+    with pytest.raises(RefusedError, match=r"monitor\.tlsConfig: .* Give ca and serverName, or insecureSkipVerify"):
+        Helm("4").template(values=values)
+    assert Helm("4").template(values=values | {"monitor": {"create": "never"}}) == []
 
 
 def test_an_old_kubernetes_is_refused() -> None:

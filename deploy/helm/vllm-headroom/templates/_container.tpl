@@ -41,6 +41,21 @@ env:
   - name: VLLM_HEADROOM_API_KEY_FILE
     value: /etc/vllm-headroom/key/api-key
   {{- end }}
+  {{- with $values.page }}
+  {{- if .webConfigSecret }}
+  - name: VLLM_HEADROOM_WEB_CONFIG_FILE
+    value: /etc/vllm-headroom/web/{{ .webConfigSecretKey }}
+  {{- else if .tlsSecret }}
+  - name: VLLM_HEADROOM_PAGE_TLS_CERT_FILE
+    value: /etc/vllm-headroom/tls/{{ .tlsCertKey }}
+  - name: VLLM_HEADROOM_PAGE_TLS_KEY_FILE
+    value: /etc/vllm-headroom/tls/{{ .tlsKeyKey }}
+  {{- end }}
+  {{- if .bearerSecret }}
+  - name: VLLM_HEADROOM_PAGE_BEARER_TOKEN_FILE
+    value: /etc/vllm-headroom/token/{{ .bearerSecretKey }}
+  {{- end }}
+  {{- end }}
   {{- range $name := list "modelConfig" "tensorParallelSize" "pipelineParallelSize" }}
   {{- with get $ $name }}
   - name: VLLM_HEADROOM_{{ snakecase $name | upper }}
@@ -95,7 +110,7 @@ ports:
     protocol: TCP
 {{- range $probe, $settings := $values.probes }}
 {{- with $settings }}
-{{ $probe }}Probe: {{- toYaml . | nindent 2 }}
+{{ $probe }}Probe: {{- include "vllm-headroom.probe" (dict "root" $.root "probe" .) | nindent 2 }}
 {{- end }}
 {{- end }}
 resources: {{- toYaml $values.resources | nindent 2 }}
@@ -104,6 +119,20 @@ securityContext: {{- include "vllm-headroom.securityContext" (dict "values" $val
 {{- with $mounts }}
 volumeMounts: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* How the page is spoken to. */}}
+{{- define "vllm-headroom.pageScheme" -}}
+{{- ternary "https" .Values.page.scheme (ne .Values.page.tlsSecret "") -}}
+{{- end -}}
+
+{{/* A probe of the page, by its scheme. The kubelet verifies no certificate. */}}
+{{- define "vllm-headroom.probe" -}}
+{{- $probe := deepCopy .probe -}}
+{{- if and (hasKey $probe "httpGet") (eq (include "vllm-headroom.pageScheme" .root) "https") -}}
+{{- $_ := set $probe "httpGet" (merge $probe.httpGet (dict "scheme" "HTTPS")) -}}
+{{- end -}}
+{{- toYaml $probe -}}
 {{- end -}}
 
 {{/* The container's security context; `root` lifts the uid, and nothing else. */}}
@@ -124,6 +153,11 @@ volumeMounts: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- if $values.vllm.caSecret -}}
 {{- $mounts = append $mounts (dict "name" "vllm-headroom-ca" "mountPath" "/etc/vllm-headroom/ca" "readOnly" true) -}}
+{{- end -}}
+{{- range $name, $secret := dict "tls" $values.page.tlsSecret "token" $values.page.bearerSecret "web" $values.page.webConfigSecret -}}
+{{- if $secret -}}
+{{- $mounts = append $mounts (dict "name" (print "vllm-headroom-" $name) "mountPath" (print "/etc/vllm-headroom/" $name) "readOnly" true) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .sidecar $values.podResources.enabled -}}
 {{- $mounts = append $mounts (dict "name" "vllm-headroom-pod-resources" "mountPath" $values.podResources.path "readOnly" true) -}}

@@ -39,7 +39,10 @@ vllm-headroom/scrape: "true"
 {{- toYaml $volumes -}}
 {{- end -}}
 
-{{/* The volumes that hold vLLM's key and CA. Optional, so that a missing Secret never keeps vLLM's pod from starting. */}}
+{{/*
+The volumes that hold vLLM's key and CA, and what protects the page. Optional, so that a missing Secret never keeps vLLM's
+pod from starting; the exporter alone refuses to start without its file.
+*/}}
 {{- define "vllm-headroom.secretVolumes" -}}
 {{- $vllm := .Values.vllm -}}
 {{- $volumes := list -}}
@@ -50,6 +53,12 @@ vllm-headroom/scrape: "true"
 {{- with $vllm.caSecret -}}
 {{- $item := dict "key" $vllm.caSecretKey "path" "ca.crt" -}}
 {{- $volumes = append $volumes (dict "name" "vllm-headroom-ca" "secret" (dict "secretName" . "optional" true "items" (list $item))) -}}
+{{- end -}}
+{{- $page := .Values.page -}}
+{{- range $name, $secret := dict "tls" $page.tlsSecret "token" $page.bearerSecret "web" $page.webConfigSecret -}}
+{{- if $secret -}}
+{{- $volumes = append $volumes (dict "name" (print "vllm-headroom-" $name) "secret" (dict "secretName" $secret "optional" true)) -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml $volumes -}}
 {{- end -}}
