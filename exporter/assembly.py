@@ -12,12 +12,12 @@ from exporter.memory import DeviceWatch, HostWatch
 from exporter.models import ServedModels
 from exporter.monitor import Devices, Monitor
 from exporter.reading import CacheConfig
-from exporter.settings import Settings
 from exporter.sources.gpu_evidence import GpuEvidence, Pod
 from exporter.sources.host import HostSource
 from exporter.sources.hub import HUB_URL, HubDownload
 from exporter.sources.model_config import ModelConfig, find_model_config
 from exporter.sources.nvml import NvmlSource
+from exporter.sources.patience import Patience
 from exporter.sources.server_process import ServerProcess
 from exporter.sources.vllm import Access, VllmSource
 from exporter.watch import ServerWatch
@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     import httpx
 
     from exporter.kv.live import LiveArithmetic
+    from exporter.settings import Settings
 
+HOST_SECONDS = 2.0
+"""Longest wait for the container's figures."""
 LOOK_AGAIN_SECONDS = 30.0
 """How often the server's process is looked for where it is not seen: going through /proc costs more than a tick."""
 
 
 def build_monitor(
-    settings: Settings,
+    settings: "Settings",
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
     *,
@@ -49,11 +52,12 @@ def build_monitor(
     memory = HostSource(process, proc=settings.proc_dir, cgroup=settings.cgroup_dir, pod_uid=os.environ.get("POD_UID"))
     if devices is None and settings.gpus != ("none",):
         devices = DeviceWatch(_gpus(settings, process, memory))
-    host = None if settings.host == "none" else HostWatch(memory)
+    # A file of the kernel's can block as long as a lock of the server's process is held.
+    host = None if settings.host == "none" else HostWatch(Patience("host", memory.read, HOST_SECONDS))
     return Monitor(watches, devices, host, clock, wall)
 
 
-def forecast_options(settings: Settings) -> ForecastOptions:
+def forecast_options(settings: "Settings") -> ForecastOptions:
     """What the user knows beyond the page, as the forecast takes it."""
     return ForecastOptions(
         horizons=settings.horizons_seconds,
@@ -66,7 +70,7 @@ def forecast_options(settings: Settings) -> ForecastOptions:
 
 
 def _server(
-    url: str, settings: Settings, clock: Callable[[], float], transport: "httpx.BaseTransport | None"
+    url: str, settings: "Settings", clock: Callable[[], float], transport: "httpx.BaseTransport | None"
 ) -> ServerWatch:
     access = Access(
         timeout_seconds=settings.vllm_timeout_seconds,
@@ -80,14 +84,14 @@ def _server(
     return ServerWatch(source, _models(source, settings, name), forecast_options(settings), clock, name)
 
 
-def _gpus(settings: Settings, process: ServerProcess, memory: HostSource) -> NvmlSource:
+def _gpus(settings: "Settings", process: ServerProcess, memory: HostSource) -> NvmlSource:
     namespace, name = os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME")
     pod = Pod(namespace, name) if namespace and name else None
     evidence = GpuEvidence(process, socket=settings.pod_resources_socket, pod=pod)
     return NvmlSource(settings.gpus, evidence=evidence, processes=process.view, machine=memory.machine)
 
 
-def _models(source: VllmSource, settings: Settings, name: str) -> ServedModels:
+def _models(source: VllmSource, settings: "Settings", name: str) -> ServedModels:
     environment = dict(os.environ)
     if settings.hf_home is not None:
         environment["HF_HOME"] = str(settings.hf_home)

@@ -9,7 +9,7 @@ from exporter import __version__
 from exporter.errors import UsageError
 
 COMMANDS = {
-    "run": ("exporter.run", "watch a vLLM server and serve its headroom to Prometheus: the daemon"),
+    "run": ("exporter.start", "watch a vLLM server and serve its headroom to Prometheus: the daemon"),
     "top": ("exporter.top.command", "how full, how soon and why, of any exporter or vLLM, in a terminal or a pipe"),
     "demo": ("exporter.demo.command", "watch an embedded engine under a load of your choice; needs no GPU"),
     "plan": ("exporter.plan", "will this model fit, with how many requests, and which flag buys most?"),

@@ -37,6 +37,10 @@ class SettingsError(UsageError):
         self.faults = [shown(fault) for fault in faults]
         Exception.__init__(self, "\n".join(self.faults))
 
+    def __reduce__(self) -> tuple[type["SettingsError"], tuple[list[str]]]:
+        """Made anew from its faults, not from the message they make."""
+        return SettingsError, (self.faults,)
+
 
 class InputError(UsageError):
     """A file or argument given by a person cannot be used."""
@@ -55,15 +59,19 @@ class SourceError(HeadroomError):
         self.reason = reason
 
 
+def starved(error: Exception) -> str | None:
+    """The word for it where this process lacks what it needs to read anything at all: descriptors or memory."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return "no_descriptors"
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return "out_of_memory"
+    return None
+
+
 def unexpected(source: str, error: Exception) -> SourceError:
     """What was not foreseen while `source` was read, as an error of that source.
 
     The message does not repeat what the error says: it may hold what was read, or what was sent.
     """
-    reason = "fault"
-    if isinstance(error, MemoryError):
-        reason = "out_of_memory"
-    elif isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        reason = "no_descriptors"
     told = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-    return SourceError(source, reason, f"reading {source} failed: {type(error).__name__}{told}")
+    return SourceError(source, starved(error) or "fault", f"reading {source} failed: {type(error).__name__}{told}")

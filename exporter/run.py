@@ -1,13 +1,11 @@
 """The daemon: build every part from the settings, tick until told to stop."""
 
-import argparse
 import logging
-import os
 import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from exporter import __version__, logs
@@ -17,10 +15,10 @@ from exporter.monitor import Monitor
 from exporter.pace import Pace, SteadyClock
 from exporter.routes import Routes
 from exporter.server import HttpServer
-from exporter.settings import Settings, add_flags, load, unknown_variables
 
 if TYPE_CHECKING:
     from exporter.guard.guard import PageGuard
+    from exporter.settings import Settings
 
 STALE_TICKS = 3
 """The last tick is fresh while it is younger than this many intervals and one page's longest wait."""
@@ -39,7 +37,7 @@ class Daemon:
     def __init__(
         self,
         monitor: Monitor,
-        settings: Settings,
+        settings: "Settings",
         clock: Callable[[], float] = time.monotonic,
         *,
         speed: float = 1.0,
@@ -101,7 +99,7 @@ class Daemon:
             self._stop.wait(pace.seconds(self._clock()) / self._speed)
 
 
-def guard_of(settings: Settings) -> "PageGuard | None":
+def guard_of(settings: "Settings") -> "PageGuard | None":
     """What stands before our own pages; `None`: everybody who reaches the port may read them."""
     named = (settings.web_config_file, settings.page_tls_cert_file, settings.page_tls_key_file)
     if not any((*named, settings.page_bearer_token_file)):
@@ -118,25 +116,13 @@ def on_loopback(listen: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
-def main(argv: Sequence[str]) -> int:
+def serve(settings: "Settings") -> int:
     """Run until SIGTERM or SIGINT; SIGHUP reads the files anew that protect the page.
 
-    Exit code 0 when told to stop, 2 for a wrong setting or a port that is taken.
+    Exit code 0 when told to stop; raises `UsageError` where the port is taken or a file is not fit.
     """
-    parser = argparse.ArgumentParser(prog="vllm-headroom run", description="Watch vLLM and serve its headroom.")
-    parser.add_argument("--check-config", action="store_true", help="check the settings, print them and end")
-    add_flags(parser)
-    arguments = vars(parser.parse_args(argv))
-    settings = load(arguments)
     logs.start(settings.log_level, settings.log_format)
     log = logging.getLogger(__name__)
-    for name in unknown_variables(os.environ):
-        log.warning("%s is no setting of ours and is ignored", name)
-    if arguments["check_config"]:
-        guard_of(settings)
-        for name in Settings.model_fields:
-            print(f"{name}={getattr(settings, name)}")
-        return 0
     told: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue that a signal's handler may put into
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: told.put(number))

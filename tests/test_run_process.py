@@ -71,6 +71,14 @@ def test_it_serves_without_vllm_gpu_and_model() -> None:
         assert 'vllm_headroom_source_up{source="vllm"} 0.0' in httpx.get(f"{url}/metrics").text
 
 
+def test_the_running_process_does_not_hold_what_read_its_settings() -> None:
+    """What checks the settings is never needed again, and is not mapped into the memory of the daemon."""
+    with daemon("--vllm-url", "http://127.0.0.1:1") as (process, _):
+        mapped = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "numpy" in mapped
+        assert "pydantic" not in mapped
+
+
 def test_a_second_instance_on_the_port_is_a_clear_error() -> None:
     """The second process ends with exit code 2 and one line that names the address and the way out."""
     with daemon("--vllm-url", "http://127.0.0.1:1") as (_, url):
