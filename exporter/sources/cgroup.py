@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.errors import starved
 from exporter.reading import Pressure
 
+_LIMIT_BYTES = 2**20
+_MAX_PARTS = 256
+"""The kernel gives out some files a page at a time."""
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 UNLIMITED_V1 = 2**62
 """Version 1 writes 2^63 less a page for "no limit"; nothing above 2^62 is a limit anyone set."""
@@ -111,12 +115,20 @@ def read_pressure(path: Path) -> Pressure | None:
 
 
 def text_of(path: Path) -> str:
-    """A small kernel file, read at once and without a buffer; empty where it cannot be read."""
+    """A small kernel file, read without a buffer; empty where it cannot be read.
+
+    Raises `OSError` where this process cannot read any file: what it saw before has not vanished then.
+    """
+    parts: list[bytes] = []
     try:
         with path.open("rb", buffering=0) as file:
-            return file.readall().decode(errors="replace")
-    except (OSError, ValueError):  # also for a name that no file can have
+            while (part := file.read(_LIMIT_BYTES - sum(map(len, parts)))) and len(parts) < _MAX_PARTS:
+                parts.append(part)
+    except (OSError, ValueError) as error:  # also for a name that no file can have
+        if starved(error):
+            raise
         return ""
+    return b"".join(parts).decode(errors="replace")
 
 
 def whole(text: str) -> int | None:

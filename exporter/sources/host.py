@@ -16,6 +16,9 @@ from exporter.sources.server_process import Process, Server, ServerProcess
 
 _DEPTH = 6
 """kubepods.slice/kubepods-burstable.slice/…-pod<uid>.slice/cri-containerd-<id>.scope, and two to spare."""
+_MAX_LOOKS = 5
+"""A group that is not found is looked for after 1, 2, 4, … 32 s: going through a node's hierarchy costs far more than
+a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,10 @@ class HostSource:
         self._cgroup = cgroup
         self._dev_shm = dev_shm
         self._pod_uid = pod_uid
-        self._place: tuple[int | None, Place | None] | None = None
+        self._place: Place | None = None
+        self._looked_for: int | None = None
+        self._looks = 0
+        self._look_at = float("-inf")
         self._counter: Path | None = None
         self._main: Process | None = None
         self._starts = 0
@@ -58,7 +64,7 @@ class HostSource:
     def read(self, now: float) -> HostReading:
         """Host memory at `now`. What cannot be had is absent, and `missing` says why."""
         server = self._server.find()
-        place = self._located(server)
+        place = self._located(server, now)
         group = read_group(place.path) if place else None
         if server is not None and server.main != self._main:
             self._starts += 1
@@ -93,13 +99,18 @@ class HostSource:
         total, available = (value_of(self._proc / "meminfo", key) for key in ("MemTotal", "MemAvailable"))
         return None if total is None or available is None else (total * 1024, available * 1024)
 
-    def _located(self, server: Server | None) -> Place | None:
-        """The server's group, looked for once per server; a group that vanished is looked for again."""
+    def _located(self, server: Server | None, now: float) -> Place | None:
+        """The server's group, kept while it is there; where none is found, it is looked for ever less often."""
         pid = server.main.pid if server else None
-        if self._place is None or self._place[0] != pid or (self._place[1] and not self._place[1].path.exists()):
-            self._place = (pid, next(self._places(pid), None))
-            self._counter = _counter(self._place[1])
-        return self._place[1]
+        lost = self._place is not None and not self._place.path.exists()
+        if pid != self._looked_for or lost:
+            self._looked_for, self._look_at, self._looks = pid, now, 0
+        if (self._place is None or self._looks == 0) and now >= self._look_at:
+            self._look_at = now + 2.0**self._looks
+            self._looks = min(self._looks + 1, _MAX_LOOKS)
+            self._place = next(self._places(pid), None)
+            self._counter = _counter(self._place)
+        return self._place
 
     def _places(self, pid: int | None) -> Iterator[Place]:
         """Groups that count the server's memory, the nearest first."""

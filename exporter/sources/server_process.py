@@ -8,9 +8,10 @@ the root directory of a process need the server's user, and their absence is tol
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from exporter.errors import starved
 from exporter.sources.cgroup import whole
 from exporter.sources.device import ProcessView
 
@@ -21,12 +22,15 @@ _PORT = re.compile(r"\0--port(?:=|\0)([0-9]{1,5})\0")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process: its parent, its command line with NUL between the arguments, and its start in clock ticks."""
+    """One process: its parent, its command line with NUL between the arguments, and its start in clock ticks.
+
+    It is the same process whoever its parent is now, and whatever it calls itself.
+    """
 
     pid: int
-    parent: int
+    parent: int = field(compare=False)
     started: int
-    command: str
+    command: str = field(compare=False)
 
     @property
     def port(self) -> int | None:
@@ -76,8 +80,8 @@ class ServerProcess:
         now = self._clock()
         gone = self._found is not None and not _lives(self.proc, self._found.main)
         if gone or now >= self._next_look:
-            self._next_look = now + self._seconds
             self._found = pick(processes(self.proc), self._ports)
+            self._next_look = now + self._seconds
         return self._found
 
     def view(self, _now: float = 0.0) -> ProcessView:
@@ -95,10 +99,15 @@ class ServerProcess:
 
 
 def processes(proc: Path) -> list[Process]:
-    """Every process that `proc` shows; one that ends meanwhile is left out."""
+    """Every process that `proc` shows; one that ends meanwhile is left out.
+
+    Raises `OSError` where this process cannot read any file: that shows nothing of others.
+    """
     try:
         pids = [whole(entry.name) for entry in proc.iterdir()]
-    except OSError:
+    except OSError as error:
+        if starved(error):
+            raise
         return []
     return [process for pid in sorted(pid for pid in pids if pid) if (process := _read(proc, pid)) is not None]
 
@@ -127,21 +136,26 @@ def _read(proc: Path, pid: int) -> Process | None:
     stat = _stat(proc, pid)
     try:
         command = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace")
-    except OSError:
+    except OSError as error:
+        if starved(error):
+            raise
         return None
     return None if stat is None else Process(pid, *stat, command)
 
 
 def _lives(proc: Path, process: Process) -> bool:
     """Whether it still runs; its command line, whose read can block, is not asked for."""
-    return _stat(proc, process.pid) == (process.parent, process.started)
+    stat = _stat(proc, process.pid)
+    return stat is not None and stat[1] == process.started
 
 
 def _stat(proc: Path, pid: int) -> tuple[int, int] | None:
     """Parent and start; `None` where there is no such process, or it has ended."""
     try:
         stat = (proc / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
+    except OSError as error:
+        if starved(error):
+            raise
         return None
     fields = stat.rpartition(")")[2].split()
     if len(fields) < 20 or fields[0] in "ZX":
