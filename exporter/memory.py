@@ -51,6 +51,9 @@ class HostMemorySource(Protocol):
     def read(self, now: float) -> HostReading:
         """The container once."""
 
+    def close(self) -> None:
+        """Read no more."""
+
 
 class DeviceWatch:
     """Follows the server's GPUs, each by its UUID."""
@@ -96,3 +99,7 @@ class HostWatch:
         reading = self._source.read(now)
         risk = self._forecaster.observe(reading, kv_offloading_gib=serving.kv_offloading_gib, serving=serving.up)
         return HostStatus(reading, risk)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._source.close()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from exporter.errand import Errand
 from exporter.errors import HeadroomError, SourceError
 from exporter.reading import CacheConfig
 from exporter.snapshot import SourceHealth
@@ -22,7 +23,11 @@ MAX_MODELS = 64
 FORGET_SECONDS = 900.0
 """How long what nobody asks for keeps its place."""
 
+PATIENCE_SECONDS = 1.0
+"""How long a tick waits for a look at the disk; what comes later is taken then."""
+
 Config = Mapping[str, Any]
+_Found = tuple[ModelFacts, str]
 
 
 @dataclass(slots=True)
@@ -34,10 +39,12 @@ class _Known:
     asked: float
     """When it was asked for last."""
     facts: ModelFacts = field(default_factory=ModelFacts)
-    fault: str = ""
-    """Why the architecture is not known; empty when it is."""
+    fault: str | None = None
+    """Why the architecture is not known; empty when it is, `None` before the first look."""
     until: float = float("-inf")
     """When to look again; infinite once everything is known."""
+    errand: Errand[_Found] | None = None
+    """A look that has not come back."""
 
 
 class ServedModels:
@@ -72,15 +79,10 @@ class ServedModels:
         if known is None:
             return ModelFacts()
         known.asked = now
-        if now >= known.until:
-            before = known.fault if known.until > float("-inf") else None
-            self._learn(known, now)
-            if known.fault != before:
-                log = logging.getLogger(__name__)
-                if known.fault:
-                    log.warning("model %s: %s; what needs no architecture goes on", model_name, known.fault)
-                else:
-                    log.info("model %s: its architecture is known", model_name)
+        if known.errand is None and now >= known.until:
+            self._begin(known, now)
+        if known.errand is not None and known.errand.done(0.0):
+            self._end(known, now)
         return known.facts
 
     @property
@@ -91,7 +93,8 @@ class ServedModels:
         last = max(known.asked for known in self._known)
         faults = {known.model_name: known.fault for known in self._known if known.asked == last and known.fault}
         message = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
-        reason = "unknown_architecture" if faults else "ok"
+        waiting = any(known.errand is not None for known in self._known)
+        reason = "ok" if not faults else "timeout" if waiting else "unknown_architecture"
         return SourceHealth("model_config", self._server, not faults, reason, message)
 
     def _remembered(self, model_name: str, cache: CacheConfig | None, now: float) -> _Known | None:
@@ -106,25 +109,57 @@ class ServedModels:
         self._known.append(_Known(model_name, cache, now))
         return self._known[-1]
 
-    def _learn(self, known: _Known, now: float) -> None:
+    def _begin(self, known: _Known, now: float) -> None:
+        """Look, in a thread: a model may lie on a file system that hangs, or behind a hub that does."""
         model = self._entry(known.model_name)
         length = self._max_model_len or (model.max_model_len if model else None)
         names = (model.root, model.id) if model else (known.model_name,)
-        found = self._find(tuple(name for name in names if name))
+        named = tuple(name for name in names if name)
+        waiting = any(other.errand is not None for other in self._known)
+        if known.fault is None:
+            known.facts = ModelFacts(length)
+        try:
+            known.errand = Errand(lambda: self._look(named, known.cache, length), "model")
+        except RuntimeError:
+            known.until = now + RETRY_SECONDS
+            self._tell(known, "no thread is to be had to look for its config.json")
+            return
+        if not known.errand.done(0.0 if waiting else PATIENCE_SECONDS):
+            self._tell(known, "the search for its config.json has not come back")
+
+    def _end(self, known: _Known, now: float) -> None:
+        """Take what a look brought."""
+        errand, known.errand = known.errand, None
+        assert errand is not None  # noqa: S101 – whoever calls has seen it
+        known.facts, fault = errand.answer()
+        complete = known.facts.arithmetic is not None and known.facts.max_model_len is not None
+        known.until = float("inf") if complete else now + RETRY_SECONDS
+        self._tell(known, fault)
+
+    def _tell(self, known: _Known, fault: str) -> None:
+        if fault != known.fault:
+            log = logging.getLogger(__name__)
+            if fault:
+                log.warning("model %s: %s; what needs no architecture goes on", known.model_name, fault)
+            else:
+                log.info("model %s: its architecture is known", known.model_name)
+        known.fault = fault
+
+    def _look(self, names: tuple[str, ...], cache: CacheConfig | None, length: int | None) -> _Found:
         arithmetic: LiveArithmetic | None = None
         allocations: Mapping[str, int] = {}
-        known.fault = "" if found.config is not None else found.reason
-        if found.config is not None:
-            try:
+        try:
+            found = self._find(names)
+            fault = "" if found.config is not None else found.reason
+            if found.config is not None:
                 allocations = self._allocations(found.config)
-                arithmetic = self._derive(found.config, known.cache or CacheConfig(), length)
-            except HeadroomError as error:
-                known.fault = str(error)
-            except Exception as error:  # a config that nobody foresaw must not cost the page
-                logging.getLogger(__name__).debug("deriving the arithmetic failed", exc_info=True)
-                known.fault = f"its config.json cannot be made sense of ({type(error).__name__})"
-        known.facts = ModelFacts(length, arithmetic, allocations)
-        known.until = float("inf") if arithmetic is not None and length is not None else now + RETRY_SECONDS
+                arithmetic = self._derive(found.config, cache or CacheConfig(), length)
+        except HeadroomError as error:
+            fault = str(error)
+        except Exception as error:  # a config that nobody foresaw must not cost the page
+            logging.getLogger(__name__).debug("looking for a model failed", exc_info=True)
+            fault = f"its config.json cannot be made sense of ({type(error).__name__})"
+        return ModelFacts(length, arithmetic, allocations), fault
 
     def _entry(self, model_name: str) -> ServedModel | None:
         """The served model of a page's `model_name`: by its id, else the only base model there is."""

@@ -39,6 +39,9 @@ class Host(Protocol):
     def read(self, now: float, serving: Serving) -> HostStatus:
         """The container once."""
 
+    def close(self) -> None:
+        """Read no more."""
+
 
 class Monitor:
     """Ticks. `latest` is the last whole snapshot; it is replaced at once, so any thread may read it."""
@@ -88,6 +91,8 @@ class Monitor:
             watch.close()
         if self._devices is not None:
             self._devices.close()
+        if self._host is not None:
+            self._host.close()
 
     def _servers(self) -> list[ServerStatus]:
         """Every server; several at once, so that a slow one does not make the others' readings late."""

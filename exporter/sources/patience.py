@@ -1,6 +1,7 @@
 """A read that may hang, kept from hanging the tick.
 
-A driver call into a GPU that is gone can block in the kernel, and no exception ends it. It is made in a thread of its
+A call into a driver whose GPU is gone, or a read of a file whose lock another holds, can block in the kernel, and no
+exception ends it. It is made in a thread of its
 own; while that hangs, the source is down and everything else goes on.
 """
 
@@ -57,7 +58,7 @@ class Patience(Generic[Answer]):
         try:
             answer = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
         except queue.Empty:
-            message = f"{self._source} has not answered for {self._seconds:g} s or more; it may hang in the driver"
+            message = f"{self._source} has not answered for {self._seconds:g} s or more; it may hang in the kernel"
             raise SourceError(self._source, "timeout", message) from None
         self._waiting = False
         return answer
