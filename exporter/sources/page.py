@@ -17,8 +17,10 @@ __all__ = ["PageParser", "Sample", "parse_page"]
 
 MAX_LINE_BYTES = 65_536
 """vLLM's longest line has about 1,300."""
-SPARE_BYTES = 1024 * 1024
-"""Of the text of series that are remembered although the last page did not show them."""
+SPARE_BYTES = 128 * 1024
+"""Of the text of series that are remembered although the last page did not show them; they take ten times as much."""
+SPARE_PAGES = 300
+"""After so many pages what the last one did not show is forgotten, however little it is."""
 MAX_OTHER_NAMES = 4_096
 MAX_NAME_BYTES = 256
 _CHUNK_BYTES = 65_536
@@ -38,6 +40,9 @@ class PageParser:
         self._wanted = {name.encode(): intern(name) for name in (*places(prefixes), PROCESS_START)}
         self._others: set[bytes] = set()
         self._series: dict[bytes, tuple[str, Labels]] = {}
+        self._before: dict[bytes, tuple[str, Labels]] = {}
+        """Of which this page keeps what it shows, when it is time to forget the rest."""
+        self._pages = 0
         # Not `sys.intern`: in Python 3.12 what it is given stays for ever.
         self._texts: dict[str, str] = {}
         self._remembered = 0
@@ -51,9 +56,10 @@ class PageParser:
         self.malformed = 0
         self.recognised = False
         self.process_start_time = None
-        if self._remembered > self._shown + SPARE_BYTES:
-            self._series.clear()
-            self._texts.clear()
+        self._pages += 1
+        self._before = {}
+        if self._remembered > self._shown + SPARE_BYTES or self._pages % SPARE_PAGES == 0:
+            self._before, self._series, self._texts = self._series, {}, {}
             self._remembered = 0
         self._shown = 0
         others, wanted = self._others, self._wanted
@@ -110,6 +116,11 @@ class PageParser:
 
     def _learn(self, series: bytes) -> tuple[str, Labels] | None:
         """Remember `series`, which lacks its last brace, if a value is all that may follow it."""
+        known = self._before.get(series)
+        if known is not None:
+            self._remembered += len(series)
+            self._series[series] = known
+            return known
         sample = _parsed(series + b"} 0", untimed=True)
         name = None if sample is None else self._wanted.get(sample.name.encode())
         if sample is None or name is None:
