@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
+from exporter.exposition import Exposition
 from exporter.history import History
-from exporter.metrics import SnapshotCollector
+from exporter.metrics import TABLE, SnapshotCollector
 from exporter.server import Request, Response
 from exporter.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from exporter.web.handlers import StatusPages
+
+Encode = Callable[[Collector], bytes]
+
+_RENAMING = ("escaping=dots", "escaping=values")
+"""Forms in which names that need no escaping are escaped all the same, which is left to prometheus_client."""
 
 
 class MetricsPage:
@@ -22,9 +29,9 @@ class MetricsPage:
 
     def __init__(self, latest: Callable[[], Snapshot | None]) -> None:
         self._latest = latest
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(SnapshotCollector(latest))
-        ProcessCollector(registry=self._registry)
+        self._exposition = Exposition()
+        self._process = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._process)
         self._made_for: Snapshot | None = None
         self._made: dict[tuple[str, bool], Response] = {}
 
@@ -37,7 +44,7 @@ class MetricsPage:
         zipped = _accepts_gzip(request.headers.get("accept-encoding", ""))
         response = self._made.get((content_type, zipped))
         if response is None:
-            body = encode(self._registry)
+            body = self._body(snapshot, encode, content_type)
             headers = {"Vary": "Accept, Accept-Encoding"}
             if zipped:
                 body = gzip.compress(body, compresslevel=3, mtime=0)
@@ -45,6 +52,17 @@ class MetricsPage:
             response = Response(200, content_type, body, headers)
             self._made[content_type, zipped] = response
         return response
+
+    def _body(self, snapshot: Snapshot | None, encode: Encode, content_type: str) -> bytes:
+        process = encode(self._process)  # which ends the page where its form has an end
+        if snapshot is None:
+            return process
+        if content_type.endswith(_RENAMING):
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(SnapshotCollector(lambda: snapshot))
+            return encode(registry).removesuffix(b"# EOF\n") + process
+        openmetrics = content_type.startswith("application/openmetrics-text")
+        return self._exposition.written(TABLE, snapshot, openmetrics=openmetrics).encode() + process
 
 
 def _accepts_gzip(header: str) -> bool:
