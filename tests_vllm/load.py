@@ -7,6 +7,7 @@ import threading
 import time
 from bisect import bisect_right
 from concurrent.futures import Future
+from typing import Self
 
 import httpx
 
@@ -17,9 +18,11 @@ from tests_vllm.tiny import VOCABULARY
 class Sent:
     """One request: what was asked for, and what came back when. Times are Unix seconds."""
 
-    def __init__(self, prompt: list[int], output: int) -> None:
+    def __init__(self, prompt: list[int], output: int, model: str, stream: bool) -> None:
         self.prompt_tokens = len(prompt)
         self.output_tokens = output
+        self.model = model
+        self.stream = stream
         self.sent = time.time()
         self.ended: float | None = None
         self.fault: str | None = None
@@ -84,7 +87,7 @@ class Load:
         self._thread = threading.Thread(target=self._loop.run_forever, name="load", daemon=True)
         self._client: httpx.AsyncClient | None = None
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         if self._model is None:
             with self._server.client() as client:
                 self._model = client.get("/v1/models").raise_for_status().json()["data"][0]["id"]
@@ -109,10 +112,13 @@ class Load:
         """A prompt that shares no block with any other."""
         return [self.random.randrange(3, VOCABULARY) for _ in range(tokens)]
 
-    def send(self, prompt: int | list[int], output: int) -> Sent:
-        """Send a request for exactly `output` tokens after a prompt of these tokens, or of so many random ones."""
+    def send(self, prompt: int | list[int], output: int, *, stream: bool = True, model: str | None = None) -> Sent:
+        """Send a request for exactly `output` tokens after a prompt of these tokens, or of so many random ones.
+
+        Without `stream` nothing is known of it before its end, and it costs far less.
+        """
         ids = self.prompt(prompt) if isinstance(prompt, int) else prompt
-        request = Sent(ids, output)
+        request = Sent(ids, output, model or self._model or "", stream)
         self.sent.append(request)
         started: Future[None] = asyncio.run_coroutine_threadsafe(self._begin(request), self._loop)
         started.result(30)
@@ -140,17 +146,17 @@ class Load:
 
     async def _begin(self, request: Sent) -> None:
         request._loop = self._loop
-        request._task = asyncio.ensure_future(self._stream(request))
+        request._task = asyncio.ensure_future(self._ask(request))
 
-    async def _stream(self, request: Sent) -> None:
-        body = {
-            "model": self._model,
+    async def _ask(self, request: Sent) -> None:
+        body: dict[str, object] = {
+            "model": request.model,
             "prompt": request.prompt,
             "max_tokens": request.output_tokens,
             "ignore_eos": True,
-            "stream": True,
-            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }
+        if request.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
         assert self._client is not None
         try:
             async with self._client.stream("POST", "/v1/completions", json=body) as answer:
@@ -158,7 +164,7 @@ class Load:
                     request.fault = f"{answer.status_code}: {(await answer.aread()).decode(errors='replace')[:300]}"
                     return
                 async for line in answer.aiter_lines():
-                    if line.startswith("data: {"):
+                    if line.startswith(("data: {", "{")):
                         self._take(request, json.loads(line.removeprefix("data: ")))
             if request.fault is None and request.generated() != request.output_tokens:
                 request.fault = f"{request.generated()} tokens of {request.output_tokens}"

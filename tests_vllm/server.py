@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import httpx
 
@@ -61,7 +62,7 @@ class VllmServer:
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "VllmServer":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -49,6 +49,34 @@ def make_model(directory: Path, config: Mapping[str, Any] = LLAMA, **changes: An
     return directory
 
 
+def make_adapter(directory: Path, rank: int = 8) -> Path:
+    """Write a LoRA adapter of `LLAMA` that changes nothing: all its weights are zero."""
+    directory.mkdir(parents=True, exist_ok=True)
+    hidden = int(LLAMA["hidden_size"])
+    shapes = {"lora_A": [rank, hidden], "lora_B": [hidden, rank]}
+    header: dict[str, Any] = {}
+    size = 0
+    for layer in range(int(LLAMA["num_hidden_layers"])):
+        for part, shape in shapes.items():
+            end = size + 4 * rank * hidden
+            name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.{part}.weight"
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [size, end]}
+            size = end
+    text = json.dumps(header).encode()
+    (directory / "adapter_model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(size))
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "tiny",
+        "bias": "none",
+        "r": rank,
+        "lora_alpha": rank,
+        "target_modules": ["q_proj"],
+    }
+    (directory / "adapter_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    return directory
+
+
 def _tokenizer(vocabulary: int) -> dict[str, Any]:
     """A tokenizer of whole words w0, w1, …: prompts are sent as token ids, so no text needs to mean anything."""
     return {

@@ -1,0 +1,56 @@
+"""Servers that several checks share, and the book in which every check writes what it found."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests_vllm.exporter import Exporter
+from tests_vllm.findings import Findings
+from tests_vllm.paced import PacedServer
+from tests_vllm.server import VllmServer
+from tests_vllm.tiny import make_model
+
+Watching = Callable[..., Exporter]
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where models, logs and ledgers of this run lie."""
+    return tmp_path_factory.mktemp("vllm")
+
+
+@pytest.fixture(scope="session")
+def model(place: Path) -> Path:
+    """The tiny Llama."""
+    return make_model(place / "tiny")
+
+
+@pytest.fixture(scope="session")
+def findings() -> Iterator[Findings]:
+    """What this run found; kept when it ends."""
+    book = Findings()
+    yield book
+    book.save()
+
+
+@pytest.fixture(scope="module")
+def server(model: Path, place: Path) -> Iterator[PacedServer]:
+    """One engine with 255 usable blocks of 32 tokens."""
+    with PacedServer(model, place, "main", "--num-gpu-blocks-override", "256") as running:
+        yield running
+
+
+@pytest.fixture
+def watching(place: Path) -> Iterator[Callable[[VllmServer], Exporter]]:
+    """Starts a fresh exporter beside a server; each ends with its test."""
+    open_ones: list[Exporter] = []
+
+    def watch(server: VllmServer, **settings: str) -> Exporter:
+        exporter = Exporter(server.url, place / f"exporter-{len(list(place.glob('exporter-*')))}.log", **settings)
+        open_ones.append(exporter)
+        return exporter.__enter__()
+
+    yield watch
+    for exporter in reversed(open_ones):
+        exporter.__exit__()

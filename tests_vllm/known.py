@@ -1,0 +1,35 @@
+"""What requests that the test knows hold of the pool while the exporter reads."""
+
+from collections.abc import Sequence
+
+from tests_vllm.exporter import Reading
+from tests_vllm.load import Sent
+from tests_vllm.paced import BLOCK_SIZE
+
+LAG_SECONDS = 0.25
+"""How much older than the tick the page's gauges may be: the engine reports at the end of a step."""
+GRAIN_SECONDS = 0.02
+
+
+def known(requests: Sequence[Sent], reading: Reading) -> tuple[int, int, int]:
+    """Least and most blocks that the requests held while the server answered, and the most that were live.
+
+    A request without a token may hold nothing yet, or its whole prompt.
+    """
+    at, sums, most = reading.begun - LAG_SECONDS, [], 0
+    while at <= reading.ended:
+        live = [request for request in requests if request.live(at)]
+        certain = sum(request.blocks(BLOCK_SIZE, at) for request in live if request.generated(at))
+        starting = sum(request.blocks(BLOCK_SIZE, at) for request in live if not request.generated(at))
+        sums += [certain, certain + starting]
+        most = max(most, len(live))
+        at += GRAIN_SECONDS
+    return min(sums), max(sums), most
+
+
+def off_by(requests: Sequence[Sent], reading: Reading, engines: Sequence[str] = ("0",)) -> tuple[float, int]:
+    """Blocks by which the exporter's used blocks lie outside what is known, and the requests that were live."""
+    least, most, live = known(requests, reading)
+    used = [reading.value("kv_used_blocks", engine=engine) for engine in engines]
+    told = sum(value for value in used if value is not None)
+    return max(least - told, told - most, 0.0), live

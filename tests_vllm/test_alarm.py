@@ -1,0 +1,139 @@
+"""The alarm on a live engine: quiet while it is calm, on before the first preemption, and naming what drives it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from tests_vllm.exporter import Exporter, Reading
+from tests_vllm.findings import Findings
+from tests_vllm.load import Load
+from tests_vllm.paced import PacedServer
+from tests_vllm.traffic import Traffic, burst, crowd, long_contexts, play, prefill_spike
+
+BLOCKS = 768
+PACE = 0.05
+RATE = 1.5
+"""Arrivals a second that hold about two fifths of the pool."""
+CALM_SECONDS = 100.0
+RAMP_SECONDS = 150.0
+AFTER_SECONDS = 6.0
+"""How long a run goes on after its first preemption: the driver is told while it is being exhausted, too."""
+
+RAMPS: dict[str, Callable[[float, float], Traffic]] = {
+    "long_context": long_contexts,
+    "burst_concurrency": burst,
+    "prefill_spike": prefill_spike,
+    "burst_concurrency, growing": crowd,
+}
+ORDER = (*RAMPS, *RAMPS, "long_context", "burst_concurrency, growing")
+SIDE_BY_SIDE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One calm phase and the ramp after it. Seconds are since the ramp began; `None`: it did not come."""
+
+    ramp: str
+    calm_usage: float
+    calm_peak: float
+    calm_preemptions: int
+    calm_alarm: bool
+    alarm: float | None
+    first_preemption: float | None
+    drivers: dict[str, int]
+    """How many readings named which driver, from the alarm or the first preemption on."""
+
+    @property
+    def lead(self) -> float | None:
+        """Seconds from the alarm to the first preemption; negative when it came late, `None` when one is missing."""
+        if self.alarm is None or self.first_preemption is None:
+            return None
+        return self.first_preemption - self.alarm
+
+    @property
+    def named(self) -> str:
+        """The driver named most often."""
+        return max(self.drivers, key=lambda name: self.drivers[name], default="none")
+
+
+@pytest.fixture(scope="module")
+def runs(model: Path, place: Path) -> Iterator[list[Run]]:
+    """Every run, on as many servers side by side as the machine bears."""
+    with ExitStack() as stack, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        flags = ("--num-gpu-blocks-override", str(BLOCKS + 1))
+        servers = [PacedServer(model, place, f"ramp-{n}", *flags, pace=PACE) for n in range(SIDE_BY_SIDE)]
+        list(pool.map(stack.enter_context, servers))
+
+        def share(number: int) -> list[Run]:
+            mine = range(number, len(ORDER), SIDE_BY_SIDE)
+            return [one_run(servers[number], ORDER[k], k, place / f"ramp-{k}.exporter") for k in mine]
+
+        yield [run for done in pool.map(share, range(SIDE_BY_SIDE)) for run in done]
+
+
+def one_run(server: PacedServer, ramp: str, seed: int, log: Path) -> Run:
+    """Calm for a while, then ever more, until a little after the first preemption."""
+    stop = threading.Event()
+    with Exporter(server.url, log) as exporter, Load(server, seed) as load:
+        begun = play(RAMPS[ramp](RATE, CALM_SECONDS), load, seed, stop)
+        turn = begun + CALM_SECONDS
+        time.sleep(max(0.0, turn - time.time()))
+        first = None
+        while time.time() < turn + RAMP_SECONDS and (first is None or time.time() < first + AFTER_SECONDS):
+            time.sleep(1.0)
+            first = first or next((event.at for event in server.events(turn)), None)
+        stop.set()
+        readings = exporter.since(begun)
+    calm = [reading for reading in readings if reading.ended <= turn]
+    wild = [reading for reading in readings if reading.ended > turn]
+    usage = [reading.value("kv_used_ratio") or 0.0 for reading in calm]
+    alarm = next((reading.ended for reading in wild if reading.predicted), None)
+    named_from = min(at for at in (alarm, first, time.time()) if at is not None)
+    return Run(
+        ramp=ramp,
+        calm_usage=sum(usage) / len(usage),
+        calm_peak=max(usage),
+        calm_preemptions=sum(event.at < turn for event in server.events(begun)),
+        calm_alarm=any(reading.predicted for reading in calm),
+        alarm=None if alarm is None else alarm - turn,
+        first_preemption=None if first is None else first - turn,
+        drivers=_drivers([reading for reading in wild if reading.ended >= named_from]),
+    )
+
+
+def _drivers(readings: list[Reading]) -> dict[str, int]:
+    named = [reading.driver for reading in readings if reading.driver]
+    return {name: named.count(name) for name in sorted(set(named))}
+
+
+def test_calm_runs_are_quiet(runs: list[Run], findings: Findings) -> None:
+    """In ten of ten calm runs, from the first request on, the alarm never goes on."""
+    findings.note(
+        "calm",
+        runs=len(runs),
+        quiet=sum(not run.calm_alarm for run in runs),
+        usage=[round(run.calm_usage, 2) for run in runs],
+        peaks=[round(run.calm_peak, 2) for run in runs],
+    )
+    assert [run.calm_preemptions for run in runs] == [0] * len(runs), "the calm was meant to fit"
+    assert [run.ramp for run in runs if run.calm_alarm] == []
+
+
+def test_the_alarm_is_on_before_the_first_preemption(runs: list[Run], findings: Findings) -> None:
+    """In at least eight of ten ramps the alarm is on before the first request is preempted."""
+    findings.note("ramps", runs=[asdict(run) | {"lead": run.lead, "named": run.named} for run in runs])
+    assert all(run.first_preemption is not None for run in runs), "every ramp was meant to exhaust the pool"
+    assert sum(run.lead is not None and run.lead > 0 for run in runs) >= 8, [(run.ramp, run.lead) for run in runs]
+
+
+@pytest.mark.parametrize("driver", ["long_context", "burst_concurrency", "prefill_spike"])
+def test_the_driver_is_named(runs: list[Run], driver: str) -> None:
+    """Longer contexts, more requests and spikes of prefill are told apart in most of their runs."""
+    named = [run.named for run in runs if run.ramp == driver]
+    assert sum(name == driver for name in named) * 2 > len(named), named

@@ -1,0 +1,91 @@
+"""Traffic that grows: who comes when, how long each is. Times are seconds since the traffic began."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tests_vllm.load import Load
+
+Rate = Callable[[float], float]
+Lengths = Callable[[float, random.Random], tuple[int, int]]
+
+USUAL_PROMPT, USUAL_OUTPUT = 250, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Arrivals at `rate(t)` a second, at most `most`; each with the prompt and output tokens of `lengths(t, rng)`."""
+
+    rate: Rate
+    lengths: Lengths
+    most: float
+
+    def arrivals(self, seed: int) -> Iterator[tuple[float, int, int]]:
+        """When, how long a prompt, how many tokens of output; without end."""
+        rng = random.Random(seed)
+        at = 0.0
+        while True:
+            at += rng.expovariate(self.most)
+            if rng.random() * self.most < self.rate(at):
+                yield (at, *self.lengths(at, rng))
+
+
+def usual(_: float, rng: random.Random) -> tuple[int, int]:
+    """A prompt and an output of a chat; their means are `USUAL_PROMPT` and `USUAL_OUTPUT`."""
+    return rng.randint(50, 2 * USUAL_PROMPT - 50), rng.randint(100, 2 * USUAL_OUTPUT - 100)
+
+
+def calm(rate: float) -> Traffic:
+    """The usual, at a steady rate."""
+    return Traffic(lambda _: rate, usual, rate)
+
+
+def crowd(rate: float, begins: float, doubling: float = 12.0) -> Traffic:
+    """From `begins` on arrivals double every `doubling` seconds."""
+    return Traffic(
+        lambda t: min(8 * rate, rate * 2 ** (max(0.0, t - begins) / doubling)),
+        usual,
+        8 * rate,
+    )
+
+
+def burst(rate: float, begins: float, times: float = 5.0) -> Traffic:
+    """From `begins` on `times` as many come."""
+    return Traffic(lambda t: rate * (times if t >= begins else 1.0), usual, times * rate)
+
+
+def long_contexts(rate: float, begins: float, output: int = 1800) -> Traffic:
+    """From `begins` on the same number come, and each generates far more."""
+
+    def lengths(t: float, rng: random.Random) -> tuple[int, int]:
+        prompt, usual_output = usual(t, rng)
+        return (prompt, output) if t >= begins else (prompt, usual_output)
+
+    return Traffic(lambda _: rate, lengths, rate)
+
+
+def prefill_spike(rate: float, begins: float, prompt: int = 2600, spikes: float = 1.5) -> Traffic:
+    """From `begins` on `spikes` a second come beside the usual, each with a prompt that is many times as long."""
+
+    def lengths(t: float, rng: random.Random) -> tuple[int, int]:
+        if t >= begins and rng.random() < spikes / (rate + spikes):
+            return prompt, rng.randint(100, 300)
+        return usual(t, rng)
+
+    return Traffic(lambda t: rate + (spikes if t >= begins else 0.0), lengths, rate + spikes)
+
+
+def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event) -> float:
+    """Send the traffic in a thread until `stop` is set; the Unix time at which it began."""
+    begun = time.time()
+
+    def send() -> None:
+        for at, prompt, output in traffic.arrivals(seed):
+            if stop.wait(max(0.0, begun + at - time.time())):
+                return
+            load.send(prompt, output, stream=False)
+
+    threading.Thread(target=send, name="traffic", daemon=True).start()
+    return begun
