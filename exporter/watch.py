@@ -166,9 +166,11 @@ class ServerWatch:
             return forecaster.observe(reading, pool)
         except Exception as error:
             logging.getLogger(__name__).exception("the forecast of engine %s failed", reading.engine)
-            del self._forecasters[_key(reading)]
+            before = self._last.get(_key(reading))
+            scored = before.assessment.forecasts if before is not None else {}
+            self._forecasters[_key(reading)] = EngineForecaster(forecaster.options, scored)
             reason = f"the forecast failed and starts anew: {type(error).__name__}"
-            return _unknown_assessment(reading, reading.time, reason, {})
+            return _unknown_assessment(reading, reading.time, reason, scored)
 
     def _without(self, now: float, reason: str, seen: Collection[EngineKey] = ()) -> tuple[EngineStatus, ...]:
         """The engines that were there before and are not now: unknown, with nothing but their counters left."""
@@ -179,7 +181,7 @@ class ServerWatch:
                 del self._last[key]
         for key in self._forecasters.keys() - self._last.keys():
             del self._forecasters[key]
-        return tuple(_unknown(status, now, reason) for key, status in self._last.items() if key not in seen)
+        return tuple(unknown_status(status, now, reason) for key, status in self._last.items() if key not in seen)
 
     def _sources(self, started: float, reason: str, message: str) -> tuple[SourceHealth, ...]:
         if reason != self._last_reason:
@@ -208,7 +210,8 @@ def _key(reading: EngineReading) -> EngineKey:
     return reading.model_name, reading.engine
 
 
-def _unknown(status: EngineStatus, now: float, reason: str) -> EngineStatus:
+def unknown_status(status: EngineStatus, now: float, reason: str) -> EngineStatus:
+    """An engine of which nothing is known now, with nothing but its counters left."""
     seen = status.reading
     reading = EngineReading(time=seen.time, model_name=seen.model_name, engine=seen.engine)
     assessment = _unknown_assessment(reading, now, reason, status.assessment.forecasts)

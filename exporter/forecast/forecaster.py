@@ -1,5 +1,6 @@
 """Readings in, assessments out: one engine's forecast."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.forecast.alarm import NEAR_SECONDS, Alarm, Verdict, state_of
@@ -33,8 +34,11 @@ DRIVER_FROM = 0.1
 class EngineForecaster:
     """Stateful over one engine's readings; deterministic for the seed; time comes from the readings."""
 
-    def __init__(self, options: ForecastOptions | None = None) -> None:
-        """`options`: what the user knows beyond the page; the alarm's own horizons are always among those forecast."""
+    def __init__(self, options: ForecastOptions | None = None, scored: Mapping[str, int] | None = None) -> None:
+        """`options`: what the user knows beyond the page; the alarm's own horizons are always among those forecast.
+
+        `scored`: outcomes of earlier forecasts of this engine, from which the score goes on.
+        """
         asked = options or ForecastOptions()
         horizons = tuple(sorted({*asked.horizons, asked.page_horizon, NEAR_SECONDS}))
         self.options = replace(asked, horizons=horizons)
@@ -43,7 +47,7 @@ class EngineForecaster:
         self._vitals = Vitals()
         self._alarm = Alarm()
         self._experience = Experience(self.options.page_horizon)
-        self._scorecard = Scorecard(self.options.page_horizon)
+        self._scorecard = Scorecard(self.options.page_horizon, scored)
         self._projection: Projection | None = None
         self._rolled_at = self._levers_at = self._preempted_at = float("-inf")
         self._rolled_usage, self._odds_seen = 0.0, 0.0

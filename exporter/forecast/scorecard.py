@@ -6,6 +6,7 @@ What the page tells of preemptions is the truth here: it may come a few seconds 
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -21,10 +22,10 @@ POOR = 0.15
 class Scorecard:
     """Keeps the score of one engine's forecast."""
 
-    def __init__(self, horizon: float) -> None:
-        """`horizon` in seconds is the one the alarm and the probability speak of."""
+    def __init__(self, horizon: float, counts: Mapping[str, int] | None = None) -> None:
+        """`horizon` in seconds is the one the alarm and the probability speak of; `counts` is where to go on from."""
         self._horizon = horizon
-        self.counts = dict.fromkeys(OUTCOMES, 0)
+        self.counts = {outcome: (counts or {}).get(outcome, 0) for outcome in OUTCOMES}
         self._pending: deque[tuple[float, float]] = deque()
         self._preemptions: deque[float] = deque()
         self._last_preemption = float("-inf")
