@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from exporter import __version__, logs
 from exporter.assembly import build_monitor
+from exporter.freshness import Freshness
 from exporter.history import History
 from exporter.monitor import Monitor
 from exporter.pace import Pace, SteadyClock
@@ -47,7 +48,8 @@ class Daemon:
         self.monitor = monitor
         self.history = History()
         self.guard = guard_of(settings)
-        routes = Routes(lambda: monitor.latest, self.history, clock, stale)
+        latest = Freshness(lambda: monitor.latest, clock, stale)
+        routes = Routes(latest, self.history, clock, stale)
         self.server = HttpServer(host, int(port), routes, guard=self.guard)
         self._interval = settings.poll_interval_seconds
         self._clock = clock
