@@ -1,4 +1,4 @@
-"""Whatever the server does, our page stays up, says what is wrong, and recovers alone."""
+"""What a page says that it cannot mean, and servers and engines that come and go; faults: tests/faults."""
 
 import math
 from pathlib import Path
@@ -7,52 +7,9 @@ import pytest
 
 from tests.support import pages
 from tests.support.daemon import running
-from tests.support.loopback import Behaviour
 
 EXPOSITIONS = Path(__file__).parent / "data" / "expositions"
 FULL = (EXPOSITIONS / "vllm-0.32-one-engine-full.prom").read_text()
-NOT_VLLM = 'python_info{version="3.11"} 1.0\nprocess_open_fds 7.0\n'
-
-FAULTS: dict[str, tuple[Behaviour, str]] = {
-    "answers too late": (pages.slow(pages.answer(FULL), 2.0), "timeout"),
-    "says nothing": (pages.silence(), "timeout"),
-    "hangs in the middle": (pages.hang(FULL, 2000), "timeout"),
-    "trickles": (pages.trickle(FULL), "timeout"),
-    "wants a key": (pages.status(401), "http_401"),
-    "forbids": (pages.status(403), "http_403"),
-    "has no metrics page": (pages.status(404), "http_404"),
-    "fails": (pages.status(500), "http_5xx"),
-    "garbage": (pages.garbage(), "not_metrics"),
-    "html": (pages.html(), "not_metrics"),
-    "truncated": (pages.truncated(FULL, 20_000), "truncated"),
-    "a hundred megabytes": (pages.endless(100_000_000), "too_large"),
-    "a gzip bomb": (pages.gzip_bomb(100_000_000), "too_large"),
-    "redirects": (pages.redirect("http://127.0.0.1:1/metrics"), "redirect"),
-    "no vLLM metrics": (pages.answer(NOT_VLLM), "empty"),
-    "hangs up": (pages.disconnect(), "disconnected"),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_named_and_overcome(name: str) -> None:
-    """While it lasts the engine is unknown and its figures are absent; after it they are back within two ticks."""
-    behaviour, reason = FAULTS[name]
-    # A large body must run into its limit before it runs into the time limit, on a slow machine too.
-    flags = {"body_limit_bytes": "1048576", "vllm_timeout_seconds": "5"} if reason == "too_large" else {}
-    with pages.PageServer(pages.answer(FULL)) as server, running(server.url, **flags) as exporter:
-        before = exporter.page(ticks=2)
-        assert before.value("source_up", source="vllm") == 1
-        server.behaviour = behaviour
-        page = exporter.page(ticks=3)
-        assert page.value("source_up", source="vllm") == 0
-        assert page.values("source_down_reason", source="vllm", reason=reason), page.values("source_down_reason")
-        assert page.state() == "unknown"
-        for gone in ("kv_used_ratio", "kv_tokens", "kv_capacity_tokens", "oom_probability", "oom_predicted"):
-            assert not page.values(gone), gone
-        server.behaviour = pages.answer(FULL)
-        page = exporter.page(ticks=3)
-        assert page.value("source_up", source="vllm") == 1
-        assert page.value("kv_used_ratio") == before.value("kv_used_ratio")
 
 
 def test_a_server_that_is_not_there_yet() -> None:

@@ -1,6 +1,6 @@
 """The daemon in this process, and its page as values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic, sleep
 
@@ -24,6 +24,11 @@ class Page:
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         }
+
+    @property
+    def series(self) -> Iterable[Series]:
+        """Every sample's name and labels."""
+        return self._samples.keys()
 
     def value(self, name: str, **labels: str) -> float | None:
         """The one sample of `name` that has these labels among its own; `None` if there is none."""
