@@ -9,6 +9,7 @@ and always for a part of the futures, a Poisson process with an uncertain rate t
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.forecast.bounds import COMING
 from exporter.forecast.lengths import Floats
 from exporter.reading import EngineReading
 
@@ -86,14 +87,17 @@ class Arrivals:
         if analogues.any():
             starts = self._similar(random, int(analogues.sum()), past)
             counts[analogues] = self._counts[starts[:, None] + 1 + np.arange(cells)]
-        return _times(random, counts)
+        most = max(1.0, float(counts.sum(axis=1).max()))
+        # So many that the pool is full at once, with or without those beyond the bound.
+        return _times(random, counts if most <= COMING else np.floor(counts * (COMING / most)))
 
     def _parametric(self, random: np.random.Generator, rollouts: int, cells: int) -> Floats:
         """A rate between fast and slow ones, log-normal, drawn once per future."""
         rates = self.rates()
         mix = random.dirichlet(np.ones(len(rates)), rollouts) @ rates
         rate = np.maximum(mix, 0.3 / 60.0) * np.exp(0.25 * random.standard_normal(rollouts))
-        return random.poisson(np.broadcast_to(rate[:, None] * BIN_SECONDS, (rollouts, cells))).astype(np.float64)
+        each = np.minimum(rate[:, None] * BIN_SECONDS, float(COMING))
+        return random.poisson(np.broadcast_to(each, (rollouts, cells))).astype(np.float64)
 
     def _similar(self, random: np.random.Generator, number: int, past: int) -> NDArray[np.intp]:
         """Bins of the past after which to continue, drawn by the likeness of their rates to the present.

@@ -8,6 +8,7 @@ all together to their total.
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.forecast.bounds import ENDED
 from exporter.reading import Histogram
 
 Floats = NDArray[np.float64]
@@ -28,13 +29,17 @@ def newly_finished(before: Histogram | None, now: Histogram) -> Floats:
     if count <= 0 or total < 0:
         return np.empty(0)
     if count == 1 or not now.bounds:
-        return np.full(count, total / count)
+        return np.full(min(count, ENDED), total / count)
     cumulative = np.asarray(now.counts)
     if before is not None and before.bounds == now.bounds:
         cumulative = cumulative - np.asarray(before.counts)
-    per_bucket = np.diff(cumulative, prepend=0.0).round().astype(int)
-    if per_bucket.min() < 0 or per_bucket.sum() != count:
-        return np.full(count, total / count)
+    share = np.diff(cumulative, prepend=0.0).round()
+    if share.min() < 0 or share.sum() != count:
+        return np.full(min(count, ENDED), total / count)
+    if count > ENDED:
+        share = np.floor(share * (ENDED / count))
+        total *= float(share.sum()) / count
+    per_bucket = share.astype(np.intp)
     upper = np.asarray(now.bounds)
     lower = np.concatenate(([0.0], upper[:-1]))
     upper = np.where(np.isfinite(upper), upper, np.maximum(4.0 * lower, lower + 1.0))
@@ -51,6 +56,14 @@ def _fit_total(lengths: Floats, low: Floats, high: Floats, total: float) -> Floa
         return lengths
     moved: Floats = lengths + min(1.0, abs(missing) / available) * np.sign(missing) * room
     return moved
+
+
+def evenly(lengths: Floats, most: int = 1500) -> Floats:
+    """At most so many of the lengths of a histogram, which stand in the order of its buckets: the last are the longest."""
+    if len(lengths) <= most:
+        return lengths
+    picked: Floats = lengths[np.linspace(0, len(lengths) - 1, most).round().astype(np.intp)]
+    return picked
 
 
 class LengthSample:

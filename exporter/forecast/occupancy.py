@@ -7,7 +7,8 @@ import numpy as np
 from exporter.forecast.arrivals import Arrivals, arrived_in_total
 from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
-from exporter.forecast.lengths import Floats, LengthSample, newly_finished
+from exporter.forecast.bounds import present
+from exporter.forecast.lengths import Floats, LengthSample, evenly, newly_finished
 from exporter.forecast.recalibration import moments
 from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Grid, Load, roll
 from exporter.forecast.running import RunningTracker
@@ -77,9 +78,9 @@ class Occupancy:
         if before is not None:
             self._learn(before, now, pool)
         elif now.generation_lengths is not None and not self.outputs.total:
-            self.outputs.add(newly_finished(None, now.generation_lengths)[-1500:])
+            self.outputs.add(evenly(newly_finished(None, now.generation_lengths)))
             if now.prompt_lengths is not None:
-                self.prompts.add(newly_finished(None, now.prompt_lengths)[-1500:])
+                self.prompts.add(evenly(newly_finished(None, now.prompt_lengths)))
         self.seats.observe(now)
         self.tracker.observe(before, now, pool, self.typical_prompt)
 
@@ -95,7 +96,7 @@ class Occupancy:
                 rise(now.prompt_tokens, before.prompt_tokens),
             )
             if born > 0 and prompts:
-                self.births.add(np.full(round(born), prompts / born))
+                self.births.add(np.full(present(born), prompts / born))
         a, b = arrived_in_total(before), arrived_in_total(now)
         if a is not None and b is not None and seconds > 0:
             self.arrivals.observe(seconds, b - a)
@@ -171,7 +172,7 @@ class Occupancy:
         ages = np.concatenate((live.age, np.zeros(len(live.prefilling))))
         left = self._outputs_beyond(ages, (r, len(ages)), limit) - ages
         arrival = self.arrivals.continuations(draw, r, horizon)
-        waiting = round(now.waiting or 0.0)
+        waiting = present(now.waiting)
         fresh = max(0, waiting - len(live.preempted_prompt))
         prompt = self._prompts((r, fresh + arrival.shape[1]))
         output = self._outputs_beyond(np.zeros(prompt.shape[1]), prompt.shape, limit)

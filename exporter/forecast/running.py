@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.forecast.blocks import BlockLine
+from exporter.forecast.bounds import present
 from exporter.forecast.lengths import Floats, newly_finished
 from exporter.forecast.window import rise
 from exporter.reading import EngineReading
@@ -63,14 +64,14 @@ class RunningTracker:
         self._age = self._age + steps
         self._bury(before, now)
         self._bear(before, now, steps, typical_prompt)
-        self._match_count(round(now.running or 0.0), typical_prompt, fresh=before is None)
+        self._match_count(present(now.running), typical_prompt, fresh=before is None)
         self._match_ages(now)
         self._match_blocks(now, pool)
 
     def _bear(self, before: EngineReading | None, now: EngineReading, steps: float, typical_prompt: float) -> None:
         if before is None or before.first_tokens is None or now.first_tokens is None:
             return
-        born = round(now.first_tokens.count - before.first_tokens.count)
+        born = present(now.first_tokens.count - before.first_tokens.count)
         if born <= 0:
             return
         prompts = rise(now.prompt_tokens, before.prompt_tokens)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from exporter.forecast.arrivals import Arrivals
 from exporter.forecast.assessment import PoolView
 from exporter.forecast.blocks import BlockLine, block_line
+from exporter.forecast.bounds import ENDED
 from exporter.forecast.experience import Experience
-from exporter.forecast.lengths import LengthSample, newly_finished
+from exporter.forecast.lengths import LengthSample, evenly, newly_finished
 from exporter.forecast.recalibration import FITTED, Evidence, coefficients, log_odds, moments, probability
 from exporter.forecast.rollout import Grid, Load, roll
 from exporter.forecast.running import RunningTracker
@@ -67,6 +68,15 @@ def test_a_request_seen_running_is_longer_than_its_age(lengths: list[float], age
     sample.add(np.array(lengths))
     drawn = sample.draw_beyond(np.array([age]), np.random.default_rng(0).random((20, 1)), 1e6)
     assert (drawn >= age + 1).all()
+
+
+def test_lengths_of_a_long_past_are_those_of_all_its_requests() -> None:
+    """Beside a server that has finished a hundred thousand, the sample is as the histogram, not its longest part."""
+    lengths = [float(n) for n in np.random.default_rng(3).integers(10, 4000, 100_000)]
+    told = newly_finished(None, histogram(lengths))
+    assert len(told) <= ENDED
+    assert evenly(told).mean() == pytest.approx(np.mean(lengths), rel=0.02)
+    assert len(evenly(told)) == 1500
 
 
 def test_lengths_follow_the_newest_requests() -> None:
