@@ -140,7 +140,15 @@ class Facts:
         stated = self.get("hidden_size_per_head")
         if stated:
             return int(stated)
-        return self.hidden_size // self.heads if self.heads else 0
+        if not self.heads:
+            return 0
+        size = self.hidden_size // self.heads
+        if size < 1:
+            raise InputError(
+                f"config.json: a hidden size of {self.hidden_size} leaves nothing to each of {self.heads} heads; "
+                "check it against the original"
+            )
+        return size
 
     @property
     def window(self) -> int | None:
