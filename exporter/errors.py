@@ -60,12 +60,12 @@ class SourceError(HeadroomError):
 
 
 def starved(error: Exception) -> str | None:
-    """The word for it where this process lacks what it needs to read anything at all: descriptors or memory."""
+    """The word for it where this process lacks what it needs to read anything: descriptors, memory, threads."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return "no_descriptors"
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return "out_of_memory"
-    return None
+    return "no_threads" if isinstance(error, RuntimeError) and "thread" in str(error) else None
 
 
 def unexpected(source: str, error: Exception) -> SourceError:

@@ -79,7 +79,7 @@ class ServedModels:
         if known is None:
             return ModelFacts()
         known.asked = now
-        if known.errand is None and now >= known.until:
+        if now >= known.until and all(each.errand is None for each in self._known):
             self._begin(known, now)
         if known.errand is not None and known.errand.done(0.0):
             self._end(known, now)
@@ -115,23 +115,25 @@ class ServedModels:
         length = self._max_model_len or (model.max_model_len if model else None)
         names = (model.root, model.id) if model else (known.model_name,)
         named = tuple(name for name in names if name)
-        waiting = any(other.errand is not None for other in self._known)
         if known.fault is None:
             known.facts = ModelFacts(length)
-        try:
-            known.errand = Errand(lambda: self._look(named, known.cache, length), "model")
-        except RuntimeError:
-            known.until = now + RETRY_SECONDS
+        errand = _started(lambda: self._look(named, known.cache, length))
+        if errand is None or (not errand.done(PATIENCE_SECONDS) and errand.abandon()):
+            known.until = now + 1.0
             self._tell(known, "no thread is to be had to look for its config.json")
             return
-        if not known.errand.done(0.0 if waiting else PATIENCE_SECONDS):
+        known.errand = errand
+        if not errand.done(0.0):
             self._tell(known, "the search for its config.json has not come back")
 
     def _end(self, known: _Known, now: float) -> None:
         """Take what a look brought."""
         errand, known.errand = known.errand, None
         assert errand is not None  # noqa: S101 – whoever calls has seen it
-        known.facts, fault = errand.answer()
+        try:
+            known.facts, fault = errand.answer()
+        except Exception as error:
+            fault = f"the search for its config.json failed ({type(error).__name__})"
         complete = known.facts.arithmetic is not None and known.facts.max_model_len is not None
         known.until = float("inf") if complete else now + RETRY_SECONDS
         self._tell(known, fault)
@@ -171,3 +173,10 @@ class ServedModels:
         bases = [model for model in models if model.parent is None]
         named = [model for model in models if model.id == model_name]
         return named[0] if named else bases[0] if len(bases) == 1 else None
+
+
+def _started(look: Callable[[], _Found]) -> Errand[_Found] | None:
+    try:
+        return Errand(look)
+    except RuntimeError:
+        return None

@@ -1,5 +1,6 @@
 """One tick: every source is read once, each failing alone, and what they said becomes one snapshot."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -99,8 +100,7 @@ class Monitor:
         if len(self._watches) == 1:
             return [self._watches[0].read()]
         errands = [_begun(watch) for watch in self._watches]
-        pairs = zip(self._watches, errands, strict=True)
-        return [watch.read() if errand is None else errand.answer() for watch, errand in pairs]
+        return [_told(watch, errand) for watch, errand in zip(self._watches, errands, strict=True)]
 
     def _ask(self, source: str, read: Callable[[float], Answer]) -> Answer | None:
         """Read one source; what it raises is its own health and nobody else's."""
@@ -126,6 +126,13 @@ class Monitor:
 
 def _begun(watch: Watch) -> Errand[ServerStatus] | None:
     try:
-        return Errand(watch.read, "server")
+        return Errand(watch.read)
     except RuntimeError:  # no thread is to be had
         return None
+
+
+def _told(watch: Watch, errand: Errand[ServerStatus] | None) -> ServerStatus:
+    if errand is not None:
+        with contextlib.suppress(RuntimeError):  # the thread never began
+            return errand.answer()
+    return watch.read()

@@ -55,7 +55,9 @@ class Daemon:
         self._clock = clock
         self._speed = speed
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._tick, name="tick", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
+        self._fault = ""
+        """What the last tick ran into; said once."""
 
     def __enter__(self) -> "Daemon":
         self.start()
@@ -91,14 +93,24 @@ class Daemon:
         else:
             self.guard.reload()
 
-    def _tick(self) -> None:
+    def _run(self) -> None:
         pace = Pace(self._interval, self._clock())
         while not self._stop.is_set():
+            # Without memory even the log, or the wait, may fail: this thread must outlive that.
             try:
-                self.history.add(self.monitor.tick())
-            except Exception:  # whatever a tick runs into, the next one is tried
+                self._tick()
+                self._stop.wait(pace.seconds(self._clock()) / self._speed)
+            except Exception:
+                time.sleep(self._interval)
+
+    def _tick(self) -> None:
+        try:
+            self.history.add(self.monitor.tick())
+            self._fault = ""
+        except Exception as error:  # whatever a tick runs into, the next one is tried
+            fault, self._fault = self._fault, f"{type(error).__name__}: {error}"
+            if fault != self._fault:
                 logging.getLogger(__name__).exception("a tick failed")
-            self._stop.wait(pace.seconds(self._clock()) / self._speed)
 
 
 def guard_of(settings: "Settings") -> "PageGuard | None":

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from http import HTTPStatus
 
 import h11
@@ -22,6 +23,7 @@ MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 64 * 1024
 MAX_SECURED_CONNECTIONS = 512
 """OpenSSL holds about 40 KiB for each."""
+_PAUSE_SECONDS = 0.1
 _TURNS = 8
 """Of the event loop, within which a connection that was just accepted comes to run and can be ended; it takes 4."""
 
@@ -53,7 +55,7 @@ class HttpServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
-        self._thread = threading.Thread(target=self._loop.run_forever, name="http", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def __enter__(self) -> "HttpServer":
         self.start()
@@ -99,6 +101,15 @@ class HttpServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
         self._loop.close()
+
+    def _run(self) -> None:
+        """Run the event loop until it is told to stop: without memory it fails, and must go on when there is some."""
+        while True:
+            try:
+                self._loop.run_forever()
+                return
+            except Exception:
+                time.sleep(_PAUSE_SECONDS)
 
     async def _bind(self) -> asyncio.Server:
         return await asyncio.start_server(

@@ -165,11 +165,12 @@ class ServerWatch:
         try:
             return forecaster.observe(reading, pool)
         except Exception as error:
-            logging.getLogger(__name__).exception("the forecast of engine %s failed", reading.engine)
+            reason = f"the forecast failed and starts anew: {type(error).__name__}"
             before = self._last.get(_key(reading))
             scored = before.assessment.forecasts if before is not None else {}
+            if before is None or before.assessment.reason != reason:  # it may fail at every reading: said once
+                logging.getLogger(__name__).exception("the forecast of engine %s failed", reading.engine)
             self._forecasters[_key(reading)] = EngineForecaster(forecaster.options, scored)
-            reason = f"the forecast failed and starts anew: {type(error).__name__}"
             return _unknown_assessment(reading, reading.time, reason, scored)
 
     def _without(self, now: float, reason: str, seen: Collection[EngineKey] = ()) -> tuple[EngineStatus, ...]:

@@ -107,9 +107,11 @@ class _Backend(httpcore.NetworkBackend):
         # A lookup that hangs is waited for again, not started again.
         if self._lookup is None or self._place != (host, port):
             self._place = host, port
-            self._lookup = Errand(lambda: self._resolve(host, port), "name-lookup")
+            self._lookup = Errand(lambda: self._resolve(host, port))
         lookup = self._lookup
         if not lookup.done(self._deadline.left(httpcore.ConnectTimeout)):
+            if lookup.abandon():
+                self._lookup = None
             raise httpcore.ConnectTimeout(f"looking up {host} took too long")
         self._lookup = None
         try:
