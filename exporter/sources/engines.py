@@ -4,11 +4,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from exporter.reading import CacheConfig, EngineReading
 from exporter.sources.cache_config import cache_config
 from exporter.sources.histograms import Group, histogram, upper_bound
+from exporter.sources.names import plain_text
 from exporter.sources.samples import Labels
 from exporter.sources.vllm_names import PREFIXES, Concept, Kind, Part, Place, places, plain_name
 
@@ -16,6 +18,8 @@ _MODEL, _ENGINE = "model_name", "engine"
 _REPLICA, _WORKER = "ReplicaId", "WorkerId"
 _IDENTITY = frozenset({_MODEL, _ENGINE, _REPLICA, _WORKER})
 _ROUNDING = 1e-6
+_MAX_SPLITS = 16
+"""Reasons to wait and the like; vLLM knows four."""
 
 _Rest = tuple[tuple[str, str], ...]
 _Who = tuple[str, str, str]
@@ -91,7 +95,7 @@ def assemble(
         for slot in _slots(name, labels, prefixes):
             if slot.concept.kind is Kind.INFO:
                 if value > 0:
-                    owner = (labels.get(_ENGINE), slot.who[2])
+                    owner = (slot.who[1] if _ENGINE in labels else None, slot.who[2])
                     caches.setdefault(owner, set()).add((name, slot.rest))
                 continue
             engine = engines.get(slot.who)
@@ -136,9 +140,12 @@ def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
         told = upper_bound(labels["le"])
     if told is None:
         return None
+    if isinstance(told, str):
+        told = plain_text(told)
+    replica = labels.get(_REPLICA) or labels.get(_WORKER, "")
     known = _IDENTITY | {apart} | ({"pid"} if concept.kind is Kind.INFO else set())
     return _Slot(
-        who=(labels.get(_MODEL, ""), labels.get(_ENGINE, "0"), labels.get(_REPLICA) or labels.get(_WORKER, "")),
+        who=(plain_text(labels.get(_MODEL, "")), plain_text(labels.get(_ENGINE, "0")), plain_text(replica)),
         concept=concept,
         rank=place.rank,
         name=plain_name(name, place.part),
@@ -198,7 +205,7 @@ def _value(concept: Concept, groups: Mapping[Group, float]) -> Any:
             # Two at once are front-ends that disagree: not known.
             return states[0] if len(states) == 1 else None if states else "asleep"
         case _ if concept.split_by is not None:
-            return {split: value for (_, split), value in groups.items()}
+            return {split: value for (_, split), value in islice(groups.items(), _MAX_SPLITS)}
         case _:
             value = groups[Part.VALUE, ""]
             return value if concept.at_most is None else min(value, concept.at_most)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from exporter.sources.deadline import Clock
 from exporter.sources.endpoint import Access, Body, Endpoint
 from exporter.sources.engines import assemble
 from exporter.sources.page import PageParser
+from exporter.sources.samples import Sample
 from exporter.sources.vllm_names import PREFIXES
 
 __all__ = ["Access", "PageReading", "ServedModel", "VllmSource", "assemble"]
@@ -21,6 +22,8 @@ __all__ = ["Access", "PageReading", "ServedModel", "VllmSource", "assemble"]
 SOURCE = "vllm"
 # prometheus_client sends OpenMetrics whenever it is named, whatever its weight, and then without colons in names.
 _PAGE = "text/plain;version=0.0.4, */*;q=0.1"
+MAX_SAMPLES = 32_768
+"""Of one page that concern us: an engine has about a hundred, so a page as large as is read has no more."""
 _JSON_LIMIT_BYTES = 1024 * 1024
 _MAX_MODELS = 1_000
 _MAX_TEXT = 512
@@ -75,7 +78,7 @@ class VllmSource:
         """The page now, with one request. Raises `SourceError` when there is none that can be believed."""
         begun = self._clock()
         with self._endpoint.get("/metrics", _PAGE) as body:
-            engines = assemble(self._parser.parse(body), body.answered, self._prefixes)
+            engines = assemble(self._samples(body), body.answered, self._prefixes)
         if not engines:
             raise self._nothing(body)
         names: dict[str, str] = {}
@@ -119,6 +122,13 @@ class VllmSource:
             return json.loads(text)
         except (ValueError, RecursionError):
             raise SourceError(SOURCE, "not_json", f"{body.url} does not answer with JSON") from None
+
+    def _samples(self, body: Body) -> Iterator[Sample]:
+        for number, sample in enumerate(self._parser.parse(body)):
+            if number == MAX_SAMPLES:
+                self._parser = PageParser(self._prefixes)  # so many series are not worth remembering
+                raise SourceError(SOURCE, "too_large", f"{body.url} shows more than {MAX_SAMPLES} series of vLLM")
+            yield sample
 
     def _nothing(self, body: Body) -> SourceError:
         if self._parser.recognised and body.content_type != "text/html":

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.sources import deadline
 from exporter.sources.deadline import DeadlineTransport
-from exporter.sources.vllm import VllmSource
+from exporter.sources.vllm import MAX_SAMPLES, Access, VllmSource
 from tests.support.expositions import TWO_ENGINES, exposition
 from tests.support.pages import (
     Behaviour,
@@ -158,3 +158,17 @@ def _taken_by(source: VllmSource) -> int:
 def test_the_kept_connection_is_dropped_before_vllm_drops_it() -> None:
     """VLLM's server closes a connection after 5 idle seconds; a request must not meet that moment."""
     assert deadline._KEEPALIVE_SECONDS < 5
+
+
+@pytest.mark.parametrize("label", ["engine", "model_name", "reason", "pid"])
+def test_a_page_of_endless_series_is_not_read(server: PageServer, label: str) -> None:
+    """A page that invents engines, models, reasons or front-ends without end is refused whole, and forgotten."""
+    lines = [f'vllm:num_requests_waiting_by_reason{{{label}="{number}"}} 1\n' for number in range(MAX_SAMPLES + 1)]
+    source = VllmSource(server.url, Access(timeout_seconds=60.0))
+    server.behaviour = answer("".join(lines))
+    error = fault_of(source)
+    assert error.reason == "too_large"
+    assert f"shows more than {MAX_SAMPLES} series of vLLM" in str(error)
+    server.behaviour = answer(PAGE)
+    assert len(source.read().engines) == 2
+    source.close()
