@@ -1,11 +1,15 @@
 """What preemption costs: how often it happens, per finished request, and the tokens computed again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exporter.forecast.evicted import recomputed_each
 from exporter.forecast.window import Window
 from exporter.reading import EngineReading
 
 TOLL_SECONDS = 60.0
+BALANCE_SECONDS = 400.0
+"""How far back to look for a moment at which nobody waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ def toll_of(window: Window) -> Toll:
     return Toll(
         preemptions_per_second=rose / seconds,
         preemptions_per_finished_request=rose / finished if finished else None,
-        recomputed_tokens_per_second=_recomputed(last, rose / seconds),
+        recomputed_tokens_per_second=_recomputed(window.since(BALANCE_SECONDS), rose / seconds),
     )
 
 
@@ -41,12 +45,12 @@ def _rise(first: EngineReading, last: EngineReading, counter: str) -> float | No
     return None if a is None or b is None else float(b - a)
 
 
-def _recomputed(reading: EngineReading, rate: float) -> float | None:
-    """Estimated: the victim is the last admitted, so it holds its prompt and little more, and starts anew.
-
-    The page counts a prompt's tokens once, when it first leaves prefill: what is computed again is on no counter.
-    """
-    prompts = reading.prompt_lengths
+def _recomputed(readings: Sequence[EngineReading], rate: float) -> float | None:
+    """Estimated; where no preempted request was seen to wait, by the victim's prompt: it was the last one admitted."""
     if rate == 0.0:
         return 0.0
-    return rate * prompts.sum / prompts.count if prompts is not None and prompts.count > 0 else None
+    each = recomputed_each(readings, TOLL_SECONDS)
+    prompts = readings[-1].prompt_lengths
+    if each is None and prompts is not None and prompts.count > 0:
+        each = prompts.sum / prompts.count
+    return None if each is None else rate * each
