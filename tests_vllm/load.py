@@ -128,6 +128,10 @@ class Load:
         """Those under way now."""
         return [request for request in self.sent if not request.done]
 
+    def demand(self, block_size: int) -> int:
+        """Blocks that those under way will hold at their ends, all together."""
+        return sum(-(-(request.prompt_tokens + request.output_tokens) // block_size) for request in self.live())
+
     def abort(self) -> None:
         """Hang up on all of them and wait until they are over."""
         for request in self.live():

@@ -13,14 +13,16 @@ import pytest
 from tests_vllm.exporter import Exporter, Reading
 from tests_vllm.findings import Findings
 from tests_vllm.load import Load
-from tests_vllm.paced import PacedServer
-from tests_vllm.traffic import Traffic, burst, crowd, long_contexts, play, prefill_spike
+from tests_vllm.paced import BLOCK_SIZE, PacedServer
+from tests_vllm.traffic import Limit, Traffic, burst, crowd, long_contexts, play, prefill_spike
 
 BLOCKS = 768
 PACE = 0.05
 RATE = 1.5
 """Arrivals a second that hold about two fifths of the pool."""
 CALM_SECONDS = 100.0
+CALM_SHARE = 0.75
+"""Of the pool, that the calm's requests would hold if all of them were at their ends at once."""
 RAMP_SECONDS = 150.0
 AFTER_SECONDS = 6.0
 """How long a run goes on after its first preemption: the driver is told while it is being exhausted, too."""
@@ -81,7 +83,8 @@ def one_run(server: PacedServer, ramp: str, seed: int, log: Path) -> Run:
     """Calm for a while, then ever more, until a little after the first preemption."""
     stop = threading.Event()
     with Exporter(server.url, log) as exporter, Load(server, seed) as load:
-        begun = play(RAMPS[ramp](RATE, CALM_SECONDS), load, seed, stop)
+        limit = Limit(CALM_SECONDS, round(CALM_SHARE * BLOCKS), BLOCK_SIZE)
+        begun = play(RAMPS[ramp](RATE, CALM_SECONDS), load, seed, stop, limit)
         turn = begun + CALM_SECONDS
         time.sleep(max(0.0, turn - time.time()))
         first = None

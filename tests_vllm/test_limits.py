@@ -36,11 +36,11 @@ def test_seats_that_bind_are_no_alarm(seated: PacedServer, watching: Watching, f
             exporter.next(seconds=60)
     assert not seated.events(begun)
     queued = [r for r in exporter.since(begun) if (r.value("requests", state="waiting") or 0) >= 2]
-    named = [reading.driver for reading in queued]
+    named = [reading.driver or "not yet" for reading in queued]
     findings.note(
         "max-num-seqs",
         readings_with_a_queue=len(queued),
-        drivers={str(name): named.count(name) for name in sorted(set(map(str, named)))},
+        drivers={name: named.count(name) for name in sorted(set(named))},
         alarms=sum(reading.predicted for reading in exporter.since(begun)),
         most_used_ratio=max(reading.value("kv_used_ratio") or 0 for reading in queued),
     )

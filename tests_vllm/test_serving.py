@@ -29,6 +29,7 @@ def guarded(model: Path, place: Path, authority: trustme.CA) -> Iterator[PacedSe
     certificate.cert_chain_pems[0].write_to_path(chain)
     authority.cert_pem.write_to_path(trust)
     flags = ["--num-gpu-blocks-override", "256", "--api-key", KEY, "--root-path", "/llm"]
+    flags += ["--served-model-name", "served"]
     flags += ["--ssl-keyfile", str(key), "--ssl-certfile", str(chain)]
     with PacedServer(model, place, "guarded", *flags, root="/llm", key=KEY, certificate=trust) as server:
         yield server

@@ -77,7 +77,16 @@ def prefill_spike(rate: float, begins: float, prompt: int = 2600, spikes: float 
     return Traffic(lambda t: rate + (spikes if t >= begins else 0.0), lengths, rate + spikes)
 
 
-def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event) -> float:
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Until `until` (seconds) nobody is sent who could make the live requests hold more than `blocks` at their ends."""
+
+    until: float
+    blocks: int
+    block_size: int
+
+
+def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event, limit: Limit) -> float:
     """Send the traffic in a thread until `stop` is set; the Unix time at which it began."""
     begun = time.time()
 
@@ -85,7 +94,9 @@ def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event) -> floa
         for at, prompt, output in traffic.arrivals(seed):
             if stop.wait(max(0.0, begun + at - time.time())):
                 return
-            load.send(prompt, output, stream=False)
+            # However slow the machine is today, the calm stays calm.
+            if at >= limit.until or load.demand(limit.block_size) < limit.blocks:
+                load.send(prompt, output, stream=False)
 
     threading.Thread(target=send, name="traffic", daemon=True).start()
     return begun
