@@ -1,5 +1,6 @@
 """Servers that several checks share, and the book in which every check writes what it found."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from tests_vllm.server import VllmServer
 from tests_vllm.tiny import make_model
 
 Watching = Callable[..., Exporter]
+
+
+def pytest_configure() -> None:
+    """Told to end, end as on Ctrl-C: the fixtures stop their servers, which would live on otherwise."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
