@@ -30,12 +30,15 @@ class World:
         self.wall_jump = 0.0
         self.kills = 0
         self.starts = 0
+        self.driver_lost = False
+        self.storming = False
+        """Whether names that were never seen before come with every second."""
         self.library = FakeLibrary(gpu(0), gpu(1))
         self._chance = random.Random(seed)
         self._machine = Machine(directory)
         self._engines = [
             Engine("llama", "0", 2600, self._chance),
-            Engine("opaque", "0", 900, self._chance, pool_told=False),
+            Engine("opaque", "9", 900, self._chance, pool_told=False),
         ]
         self._guests: list[Engine] = []
         self._second = -1
@@ -80,6 +83,11 @@ class World:
         names = dict.fromkeys(engine.model for engine in (*self._engines, *self._guests))
         return json.dumps({"data": [{"id": name, "root": name, "max_model_len": 8192} for name in names]}).encode()
 
+    @property
+    def engines(self) -> int:
+        """How many are on the page now."""
+        return len(self._engines) + len(self._guests)
+
     def _step(self, hour: int, second: int) -> None:
         self.outage_seconds = self.outage_seconds + 1 if self.outage else 0
         if second == 2020 and hour % 2:
@@ -90,7 +98,7 @@ class World:
             self.wall_jump += 3600 if hour % 24 == 9 else -3600 if hour % 24 == 10 else 0
         self._engines[0].sleeping = int(hour % 3 == 1 and 2200 <= second < 2500)
         self._guests = self._present(hour, second)
-        self.library.refusal = "gpu_lost" if 2400 <= second < 2460 else None
+        self.library.refusal = "gpu_lost" if 2400 <= second < 2460 or self.driver_lost else None
         for device in self.library.shown:
             device.says = self.library.refusal or Memory(80 * GIB, 70 * GIB, 10 * GIB)
         rate = 1.6 + 0.6 * math.sin(second / 500) + (5.0 if second % 600 < 40 else 0.0)
@@ -103,9 +111,9 @@ class World:
         if 300 <= second < 1500:
             wanted += [("llama", "1"), ("llama", "2")]
         if 600 <= second < 900:
-            wanted.append((f"model-of-hour-{hour}", "0"))
-        if hour % 8 == 3 and 1800 <= second < 1830:
-            wanted += [(f"storm-{hour}-{second}-{number}", "0") for number in range(8)]
+            wanted.append((f"model-of-hour-{hour}", "8"))
+        if self.storming or (hour % 8 == 3 and 1800 <= second < 1830):
+            wanted += [(f"storm-{hour}-{second}-{number}", f"{second}-{number}") for number in range(8)]
         kept = {(engine.model, engine.number): engine for engine in self._guests}
         return [kept.get(who) or Engine(*who, 2000, self._chance) for who in wanted]
 
