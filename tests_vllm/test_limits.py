@@ -9,7 +9,7 @@ import pytest
 from tests_vllm.conftest import Watching
 from tests_vllm.findings import Findings
 from tests_vllm.load import Load
-from tests_vllm.paced import PacedServer
+from tests_vllm.paced import BLOCK_SIZE, PacedServer
 from tests_vllm.tiny import make_adapter, make_model
 
 SEATS = 4
@@ -78,14 +78,18 @@ def waiting_by_reason(document: object) -> dict[str, float]:
 
 
 def test_a_request_longer_than_the_pool_stalls_it(place: Path, watching: Watching, findings: Findings) -> None:
-    """A prompt that can never be admitted keeps everyone behind it waiting: after two minutes that is `stalled`."""
-    model = make_model(place / "long", max_position_embeddings=16384)
-    flags = ("--num-gpu-blocks-override", "256")
-    with PacedServer(model, place, "long", *flags, max_model_len=16384) as server:
+    """A prompt that can never be admitted keeps everyone behind it waiting: after two minutes that is `stalled`.
+
+    vLLM does not start with a context longer than its pool, but takes one as long as the pool with its null block.
+    """
+    length = 256 * BLOCK_SIZE
+    model = make_model(place / "long", max_position_embeddings=length)
+    with PacedServer(model, place, "long", "--num-gpu-blocks-override", "256", max_model_len=length) as server:
         exporter = watching(server)
         with Load(server) as load:
             begun = time.time()
-            load.send(9000, 10)
+            load.send(length - 20, 10)
+            exporter.next(2)
             load.send(50, 10)
             exporter.next(3)
             assert exporter.last.value("requests", state="waiting") == 2
