@@ -24,6 +24,7 @@ def test_two_engines_are_told_apart(model: Path, place: Path, watching: Watching
             for _ in range(24):
                 requests.append(load.send(load.random.randint(20, 400), load.random.randint(200, 500)))
                 time.sleep(0.3)
+            findings.keep("vllm-0.32-dp2-loaded", server)
             load.wait(180)
             exporter.next()
         assert [request.fault for request in requests if request.fault] == []
@@ -48,6 +49,8 @@ def test_two_front_ends_count_once(model: Path, place: Path, watching: Watching,
             for _ in range(24):
                 load.send(load.random.randint(20, 400), load.random.randint(300, 800))
             peak = 0.0
+            exporter.next(2)
+            findings.keep("vllm-0.32-two-api-servers", server)
             while load.live():
                 reading = exporter.next(seconds=60)
                 assert (reading.used or 0) <= 255
