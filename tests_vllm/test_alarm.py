@@ -16,11 +16,11 @@ from tests_vllm.load import Load
 from tests_vllm.paced import BLOCK_SIZE, PacedServer
 from tests_vllm.traffic import Limit, Traffic, burst, crowd, long_contexts, play, prefill_spike
 
-BLOCKS = 768
+BLOCKS = 512
 PACE = 0.05
-RATE = 1.5
+RATE = 1.0
 """Arrivals a second that hold about two fifths of the pool."""
-CALM_SECONDS = 100.0
+CALM_SECONDS = 80.0
 CALM_SHARE = 0.75
 """Of the pool, that the calm's requests would hold if all of them were at their ends at once."""
 RAMP_SECONDS = 150.0
@@ -34,7 +34,7 @@ RAMPS: dict[str, Callable[[float, float], Traffic]] = {
     "burst_concurrency, growing": crowd,
 }
 ORDER = (*RAMPS, *RAMPS, "long_context", "burst_concurrency, growing")
-SIDE_BY_SIDE = 2
+SIDE_BY_SIDE = 4
 
 
 @dataclass(frozen=True, slots=True)

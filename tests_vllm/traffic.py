@@ -66,7 +66,7 @@ def long_contexts(rate: float, begins: float, output: int = 1800) -> Traffic:
     return Traffic(lambda _: rate, lengths, rate)
 
 
-def prefill_spike(rate: float, begins: float, prompt: int = 2600, spikes: float = 1.5) -> Traffic:
+def prefill_spike(rate: float, begins: float, prompt: int = 2600, spikes: float = 0.4) -> Traffic:
     """From `begins` on `spikes` a second come beside the usual, each with a prompt that is many times as long."""
 
     def lengths(t: float, rng: random.Random) -> tuple[int, int]:
