@@ -3,8 +3,9 @@
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class JsonLines(logging.Formatter):
@@ -20,19 +21,31 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return _written_out(json.dumps(line, ensure_ascii=False), lambda c: json.dumps(c)[1:-1])
 
 
 class TextLines(logging.Formatter):
-    """One line a record: control characters, which a hostile name may carry, are written out."""
+    """One line a record, and below it, set in, a traceback: what a hostile name may carry begins no line of its own."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 – logging's own name
         """The line, with what is not printable escaped."""
-        line = super().formatMessage(record)
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+        return _escaped(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """The traceback, each line set in."""
+        return "\n".join(f"    {_escaped(line)}" for line in super().formatException(ei).split("\n"))
+
+
+def _escaped(line: str) -> str:
+    return _written_out(line, lambda c: c.encode("unicode_escape").decode())
+
+
+def _written_out(line: str, write: Callable[[str], str]) -> str:
+    """The line, with `write` of every character that drives a terminal, turns a line or its direction."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else write(c) for c in line)
 
 
 def start(level: str, form: str, stream: TextIO | None = None) -> None:

@@ -66,20 +66,27 @@ class Endpoint:
     def get(self, path: str, accept: str, limit_bytes: int | None = None) -> Iterator["Body"]:
         """The body of a 200 answer, to be read within the context. Raises `SourceError` for everything else."""
         url = self.base_url + path
-        headers = {"Accept": accept} | self._authorization()
-        with faults(self.source, url), self._client.stream("GET", url, headers=headers) as response:
-            if response.status_code != 200:
-                raise status_fault(self.source, url, response)
-            yield Body(self.source, url, response, limit_bytes or self._access.body_limit_bytes, self._clock())
+        key = self._key()
+        headers = {"Accept": accept} if key is None else {"Accept": accept, "Authorization": f"Bearer {key}"}
+        try:
+            with faults(self.source, url), self._client.stream("GET", url, headers=headers) as response:
+                if response.status_code != 200:
+                    raise status_fault(self.source, url, response)
+                yield Body(self.source, url, response, limit_bytes or self._access.body_limit_bytes, self._clock())
+        except SourceError as error:
+            # A server may send the key back, in an address it redirects to or wherever else a message quotes it.
+            if key is None or key not in str(error):
+                raise
+            raise SourceError(error.source, error.reason, str(error).replace(key, "***")) from None
 
     def close(self) -> None:
         """Give the connection back."""
         self._client.close()
 
-    def _authorization(self) -> dict[str, str]:
+    def _key(self) -> str | None:
         path = self._access.api_key_file
         if path is None:
-            return {}
+            return None
         try:
             with path.open("rb") as file:
                 key = file.read(_KEY_LIMIT_BYTES).strip().decode("ascii")
@@ -91,7 +98,7 @@ class Endpoint:
         if not key or not key.isprintable() or " " in key:
             fault = f"the key file {path} must hold one key of printable ASCII characters without spaces"
             raise SourceError(self.source, "key_unreadable", fault)
-        return {"Authorization": f"Bearer {key}"}
+        return key
 
 
 class Body:

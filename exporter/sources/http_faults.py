@@ -61,6 +61,7 @@ _SENTENCES = {
     "bad_request": "{url} cannot be asked: the address or the key is not fit for an HTTP request",
 }
 _DISCONNECTED = "Server disconnected"
+MAX_LOCATION = 200
 
 
 @contextmanager
@@ -90,8 +91,8 @@ def status_fault(source: str, url: str, response: httpx.Response) -> SourceError
     """What an answer other than 200 means."""
     status = response.status_code
     if response.has_redirect_location or 300 <= status < 400:
-        target = response.headers.get("location", "").partition("?")[0][:200]
-        where = f" to {target!a}" if target else ""
+        target = response.headers.get("location", "").partition("?")[0]
+        where = f" to {target!a}" if 0 < len(target) <= MAX_LOCATION else ""  # a part of it could be a part of a key
         return SourceError(source, "redirect", f"{url} redirects{where}; redirects are not followed")
     if status in (401, 403):
         hint = "the API key is missing, wrong, or not allowed to read this"

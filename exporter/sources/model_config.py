@@ -101,7 +101,12 @@ def cached_config(model_id: str, environment: Mapping[str, str]) -> Path | None:
         revision = (home / "refs" / "main").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):  # also for a name that no file can have
         revision = ""
-    if revision and "/" not in revision and _is_file(home / "snapshots" / revision / "config.json"):
+    if (
+        revision
+        and "/" not in revision
+        and not revision.startswith(".")
+        and _is_file(home / "snapshots" / revision / "config.json")
+    ):
         return home / "snapshots" / revision / "config.json"
     try:
         files = [entry / "config.json" for entry in (home / "snapshots").iterdir()]

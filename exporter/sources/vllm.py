@@ -25,6 +25,8 @@ _PAGE = "text/plain;version=0.0.4, */*;q=0.1"
 MAX_SAMPLES = 32_768
 """Of one page that concern us: an engine has about a hundred, so a page as large as is read has no more."""
 _JSON_LIMIT_BYTES = 1024 * 1024
+_OTHER_TYPES = ("text/html", "text/plain", "application/json", "application/xml", "application/octet-stream")
+"""What a wrong address most likely answers; another type is not quoted."""
 _MAX_MODELS = 1_000
 _MAX_TEXT = 512
 
@@ -79,8 +81,8 @@ class VllmSource:
         begun = self._clock()
         with self._endpoint.get("/metrics", _PAGE) as body:
             engines = assemble(self._samples(body), body.answered, self._prefixes)
-        if not engines:
-            raise self._nothing(body)
+            if not engines:
+                raise self._nothing(body)
         names: dict[str, str] = {}
         for engine in reversed(engines):
             names.update(engine.names)
@@ -136,7 +138,7 @@ class VllmSource:
             return SourceError(SOURCE, "empty", f"{body.url} {what}")
         if body.size == 0:
             return SourceError(SOURCE, "empty", f"{body.url} is an empty page")
-        kind = f" but {body.content_type[:60]!a}" if body.content_type else ""
+        kind = f" but {body.content_type}" if body.content_type in _OTHER_TYPES else ""
         return SourceError(SOURCE, "not_metrics", f"{body.url} is no metrics page{kind}")
 
 
