@@ -88,8 +88,8 @@ def alarm(found: Found, ran: dict[str, str]) -> Section:
     before = sum(run["lead"] is not None and run["lead"] > 0 for run in runs)
     text = (
         "Ten times a load that fits for 80 s, then more than fits: longer outputs, five times the arrivals at once, "
-        "arrivals that double every 12 s, or prompts of 2,600 tokens beside the usual. A fresh exporter each time; four "
-        "servers with 512 usable blocks of 32 tokens, 50 ms a step. The truth is the scheduler's ledger.",
+        "arrivals that double every 12 s, or prompts of 2,600 tokens beside the usual. A fresh exporter each time; "
+        "four servers with 512 usable blocks of 32 tokens, 50 ms a step. The truth is the scheduler's ledger.",
         f"The alarm was on before the first preemption in {before} of {len(runs)} ramps (aim: 8 of 10), and quiet in "
         f"{calm['quiet']} of {calm['runs']} calm runs (aim: 10 of 10).",
     )
