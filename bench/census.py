@@ -3,7 +3,7 @@
 import collections
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ class Held:
     bytes: int = 0
 
 
-def census(roots: Mapping[str, object], package: str = "exporter") -> dict[str, Held]:
+def census(roots: Mapping[str, object], packages: Collection[str] = ("exporter",)) -> dict[str, Held]:
     """`Class.attribute` → what hangs below it, each object counted once, under the nearest of our classes above it.
 
     Followed are attributes, slots, containers, arrays, closures and bound methods; classes and modules are not.
@@ -46,7 +46,7 @@ def census(roots: Mapping[str, object], package: str = "exporter") -> dict[str, 
         if isinstance(thing, _CONTAINERS):
             held.items += len(thing)
             ahead += ((owner, part) for part in thing)
-        ours = type(thing).__module__.split(".")[0] == package
+        ours = type(thing).__module__.split(".")[0] in packages
         for name, part in _attributes(thing):
             keep.append(part)
             ahead.append((f"{type(thing).__qualname__}.{name}" if ours else owner, part))

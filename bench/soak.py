@@ -31,6 +31,20 @@ from exporter.server import Request
 from exporter.settings import load
 from exporter.sources.gpus import GpuSource
 
+NOT_OURS = {
+    "World",
+    "Engine",
+    "Buckets",
+    "Job",
+    "Wire",
+    "Machine",
+    "FakeLibrary",
+    "FakeDevice",
+    "Soak",
+    "Growth",
+    "Sample",
+}
+"""The world hangs below the transport and the clocks."""
 SETTLED_SAMPLES = 2
 """Arrivals are remembered for two hours: until then that list grows."""
 SCRAPE_TICKS, LOOK_TICKS = 15, 120
@@ -107,6 +121,11 @@ class Soak:
             self._tick()
         self._sample((self._cpu / max(1, self.ticks - before)) * 1000)
 
+    def look(self) -> None:
+        """Somebody opens the status page."""
+        for path in ("/", "/api/v1/status"):
+            self._ask(path, {})
+
     def _tick(self) -> None:
         self.world.pass_time()
         begun = time.thread_time()
@@ -118,8 +137,7 @@ class Soak:
         if self.ticks % SCRAPE_TICKS == 0:
             self._scrape(self.ticks // SCRAPE_TICKS)
         if self.ticks % LOOK_TICKS == 0:
-            for path in ("/", "/api/v1/status"):
-                self._ask(path, {})
+            self.look()
         missed = self._pace.due
         self.world.now += self._pace.seconds(self._clock())
         self.late += self._pace.due - missed > self._interval
@@ -170,9 +188,9 @@ class Soak:
     def _sample(self, tick_cpu_ms: float) -> None:
         self._scrape(0)
         gc.collect()
-        held = census({"monitor": self.monitor, "history": self.history, "routes": self.routes})
-        # The world hangs below the transport and the clocks.
-        held = {owner: one for owner, one in held.items() if owner.partition(".")[0] not in ("World", "Engine", "Wire")}
+        roots = {"monitor": self.monitor, "history": self.history, "routes": self.routes}
+        held = census(roots, ("exporter", "bench", "tests"))
+        held = {owner: one for owner, one in held.items() if owner.partition(".")[0] not in NOT_OURS}
         latest = self.monitor.latest
         self.held = held
         if len(self.samples) >= SETTLED_SAMPLES:

@@ -27,7 +27,7 @@ _OWN = re.compile(
 
 
 @dataclass(slots=True)
-class Histogram:
+class Buckets:
     """What a Prometheus histogram counts."""
 
     bounds: tuple[float, ...]
@@ -76,7 +76,7 @@ class Engine:
         self._waiting: list[Job] = []
         self._preempted = self._prompt_tokens = self._generated = 0
         self._ended = dict.fromkeys(REASONS, 0)
-        self._prompts, self._answers, self._steps = Histogram(LENGTHS), Histogram(LENGTHS), Histogram(STEPS)
+        self._prompts, self._answers, self._steps = Buckets(LENGTHS), Buckets(LENGTHS), Buckets(STEPS)
 
     def second(self, arrivals: int) -> None:
         """Let a second pass in which so many requests arrive."""

@@ -31,6 +31,7 @@ class World:
         self.kills = 0
         self.starts = 0
         self.driver_lost = False
+        self.guests_come = True
         self.storming = False
         """Whether names that were never seen before come with every second."""
         self.library = FakeLibrary(gpu(0), gpu(1))
@@ -108,11 +109,15 @@ class World:
     def _present(self, hour: int, second: int) -> list[Engine]:
         """Guests: two engines that scale out, a model of this hour alone, and three times a day a storm of names."""
         wanted: list[tuple[str, str]] = []
+        if self.storming:
+            return [Engine(f"storm-{second}-{number}", f"{second}-{number}", 2000, self._chance) for number in range(8)]
+        if not self.guests_come:
+            return []
         if 300 <= second < 1500:
             wanted += [("llama", "1"), ("llama", "2")]
         if 600 <= second < 900:
             wanted.append((f"model-of-hour-{hour}", "8"))
-        if self.storming or (hour % 8 == 3 and 1800 <= second < 1830):
+        if hour % 8 == 3 and 1800 <= second < 1830:
             wanted += [(f"storm-{hour}-{second}-{number}", f"{second}-{number}") for number in range(8)]
         kept = {(engine.model, engine.number): engine for engine in self._guests}
         return [kept.get(who) or Engine(*who, 2000, self._chance) for who in wanted]
