@@ -3,6 +3,7 @@
 import logging
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 STALE_TICKS = 3
 """The last tick is fresh while it is younger than this many intervals and one page's longest wait."""
+
+TURN_SECONDS = 0.0005
+"""How long a thread may keep the interpreter from another: a tick must not wait 5 ms, Python's own measure, each time
+it comes back from the system while a crowd scrapes, nor a scrape while a tick works."""
 
 PATIENCE_SECONDS = 0.6
 """How long a tick is waited for at the end: SIGTERM ends the process within a second whatever its sources do."""
@@ -135,6 +140,7 @@ def serve(settings: "Settings") -> int:
 
     Exit code 0 when told to stop; raises `UsageError` where the port is taken or a file is not fit.
     """
+    sys.setswitchinterval(TURN_SECONDS)
     logs.start(settings.log_level, settings.log_format)
     log = logging.getLogger(__name__)
     told: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue that a signal's handler may put into
