@@ -43,6 +43,7 @@ class World:
         ]
         self._guests: list[Engine] = []
         self._second = -1
+        self._shown: tuple[int, int, int] | None = None
         self.outage_seconds = 0
         """For how long the page has been away, or was when it came back just now."""
         self._start_server()
@@ -145,6 +146,10 @@ class World:
         self._container()
 
     def _container(self) -> None:
+        shown = int(self.now) // 10, self.kills, self.starts
+        if shown == self._shown:
+            return
+        self._shown = shown
         used = 20 * GIB + int(self.now % 60) * 2**20
         group_v2(self._machine.cgroup / GROUP, used, limit=64 * GIB, anon=used, kills=self.kills)
 
