@@ -241,7 +241,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tracemalloc.start()
     begun = time.process_time()
     # The container's files are written ten thousand times: in memory, where there is a place for it.
-    memory = Path("/dev/shm")  # noqa: S108 – a directory of its own is made there
+    memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
         soak = Soak(Path(directory), arguments.seed, arguments.interval)
         for hour in range(arguments.hours):
