@@ -17,6 +17,7 @@ from bench.fuzz.target import Target, target
 SECONDS_AN_INPUT = 5
 MEMORY_MIB = 512
 FOREVER = sys.maxsize
+_UNCAUGHT = "=== Uncaught Python exception"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def run(name: str, seconds: float, inputs: int, seed: int, work: Path) -> Outcom
         slowest_seconds=slowest,
         peak_mib=int(_number(r"peak_rss_mb:\s*(\d+)", told)),
         fault=Path(found[1]) if found else None,
-        story="" if done.returncode == 0 else told[-6_000:],
+        story="" if done.returncode == 0 else told[max(0, told.find(_UNCAUGHT)) :][:6_000],
     )
 
 

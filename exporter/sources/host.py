@@ -165,7 +165,8 @@ class HostSource:
 
 def _readable(path: Path, root: Path, scope: str, rule: str) -> Iterator[Place]:
     """The place, if the server's memory is counted there; the root of a whole hierarchy counts the machine's."""
-    if not (path / "cgroup.sane_behavior").exists() and read_group(path) is not None:
+    # os.path.exists is also of a name that no file can have, which a process's own text may give.
+    if not os.path.exists(path / "cgroup.sane_behavior") and read_group(path) is not None:  # noqa: PTH110
         yield Place(path, scope, rule, root)
 
 
