@@ -54,6 +54,8 @@ def _tell(work: Callable[[], Answer], writer: int) -> None:
         sys.stderr.flush()
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(told)
+    except BrokenPipeError:  # the parent was told to end
+        pass
     except Exception:  # what cannot be told is done again by the parent, which then shows it
         traceback.print_exc()
     finally:

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import signal
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -18,10 +19,14 @@ def main(argv: Sequence[str]) -> int:
 
     Exit code 0 when told to stop, 2 for a wrong setting or a port that is taken.
     """
-    # What reads and checks the settings takes 12 MiB, and is never needed again.
-    settings = read(argv) if "--check-config" in argv else apart(lambda: read(argv))
-    if settings is None:
+    if "--check-config" in argv:
+        read(argv)
         return 0
+    # Until the daemon listens to them: a reload is too early, and to be stopped means at once.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # What reads and checks the settings takes 12 MiB, and is never needed again.
+    settings = apart(lambda: read(argv))
     from exporter.run import serve  # not earlier, lest the child above carry it too
 
     return serve(cast("Settings", settings))
