@@ -28,8 +28,12 @@ class Process:
         self._process = process
         self._serves = threading.Event()
         self.url = ""
-        threading.Thread(target=self._listen, daemon=True).start()
-        assert self._serves.wait(30), f"it does not serve: {self.log}"
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def wait_until_it_serves(self) -> None:
+        """Return once it has said where, or has ended."""
+        assert self._serves.wait(30) and self.url, f"it does not serve: {self.log}"
 
     @property
     def pid(self) -> int:
@@ -64,15 +68,18 @@ class Process:
 
     def ended(self, seconds: float = 10.0) -> int:
         """The exit code, once it has ended."""
-        return self._process.wait(timeout=seconds)
+        code = self._process.wait(timeout=seconds)
+        self._listener.join(seconds)
+        return code
 
     def _listen(self) -> None:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self.log.append(line)
-            if found := re.search(r"serves (https?://\S+)", line):
-                self.url = found[1]
-                self._serves.set()
+        with self._process.stderr as lines:
+            for line in lines:
+                self.log.append(line)
+                if found := re.search(r"serves (https?://\S+)", line):
+                    self.url = found[1]
+                    self._serves.set()
         self._serves.set()
 
 
@@ -83,8 +90,10 @@ def daemon(
     """`vllm-headroom run` with these flags."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
     process = subprocess.Popen([*prefix, *flags], cwd=directory, env=variables, stderr=subprocess.PIPE, text=True)
+    running = Process(process)
     try:
-        yield Process(process)
+        running.wait_until_it_serves()
+        yield running
     finally:
         process.kill()
-        process.wait()
+        running.ended()
