@@ -1,5 +1,6 @@
 """One HTTP server that is read and never trusted: bounded time, bounded size, no redirect, no proxy, no cookie."""
 
+import contextlib
 import ssl
 import time
 import zlib
@@ -50,17 +51,9 @@ class Endpoint:
         self.base_url = base_url.rstrip("/")
         self._access = access
         self._clock = clock
-        if transport is None:
-            context = _tls_context(access) if self.base_url.startswith("https:") else None
-            transport = DeadlineTransport(access.timeout_seconds, context)
-        self._client = httpx.Client(
-            transport=transport,
-            timeout=access.timeout_seconds,
-            trust_env=False,
-            follow_redirects=False,
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-            headers={"User-Agent": f"vllm-headroom/{exporter.__version__}", "Accept-Encoding": "identity"},
-        )
+        self._context = _tls_context(access) if transport is None and self.base_url.startswith("https:") else None
+        self._given = transport
+        self._client = self._connected()
 
     @contextmanager
     def get(self, path: str, accept: str, limit_bytes: int | None = None) -> Iterator["Body"]:
@@ -69,7 +62,11 @@ class Endpoint:
         key = self._key()
         headers = {"Accept": accept} if key is None else {"Accept": accept, "Authorization": f"Bearer {key}"}
         try:
-            with faults(self.source, url), self._client.stream("GET", url, headers=headers) as response:
+            with (
+                faults(self.source, url),
+                self._renewed(),
+                self._client.stream("GET", url, headers=headers) as response,
+            ):
                 if response.status_code != 200:
                     raise status_fault(self.source, url, response)
                 yield Body(self.source, url, response, limit_bytes or self._access.body_limit_bytes, self._clock())
@@ -82,6 +79,28 @@ class Endpoint:
     def close(self) -> None:
         """Give the connection back."""
         self._client.close()
+
+    def _connected(self) -> httpx.Client:
+        return httpx.Client(
+            transport=self._given or DeadlineTransport(self._access.timeout_seconds, self._context),
+            timeout=self._access.timeout_seconds,
+            trust_env=False,
+            follow_redirects=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            headers={"User-Agent": f"vllm-headroom/{exporter.__version__}", "Accept-Encoding": "identity"},
+        )
+
+    @contextmanager
+    def _renewed(self) -> Iterator[None]:
+        """Begin anew after what no server can do: without memory the pool may keep its one connection as taken."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, httpx.PoolTimeout) or not isinstance(error, SourceError | httpx.HTTPError):
+                broken, self._client = self._client, self._connected()
+                with contextlib.suppress(Exception):
+                    broken.close()
+            raise
 
     def _key(self) -> str | None:
         path = self._access.api_key_file
