@@ -27,6 +27,9 @@ PRIOR_PROMPT = 512.0
 PRIOR_OUTPUT = 256.0
 """Lengths assumed before anything has finished and nothing on the page tells better."""
 
+CACHED_MEMORY = 16.0
+"""Prompts over which the share that was cached is averaged."""
+
 SHORTEST_MEMORY, LONGEST_MEMORY = 16, 1500
 """Prompts of coming requests are drawn from that many of the newest ones: each future believes in another memory."""
 
@@ -63,6 +66,7 @@ class Occupancy:
         self.arrivals = Arrivals()
         self.tracker = RunningTracker()
         self.seats = SeatLimit()
+        self._cached = 0.0
 
     def forget_running(self) -> None:
         """The engine restarted or was out of sight: lengths and speeds stay, the running set does not."""
@@ -97,6 +101,8 @@ class Occupancy:
             )
             if born > 0 and prompts:
                 self.births.add(np.full(present(born), prompts / born))
+                cached = rise(now.prompt_tokens_cached, before.prompt_tokens_cached) or 0.0
+                self._cached += (min(1.0, cached / prompts) - self._cached) * born / (born + CACHED_MEMORY)
         a, b = arrived_in_total(before), arrived_in_total(now)
         if a is not None and b is not None and seconds > 0:
             self.arrivals.observe(seconds, b - a)
@@ -124,6 +130,14 @@ class Occupancy:
     def typical_output(self) -> float:
         """Mean output in tokens of the present load."""
         return self.outputs.mean() or PRIOR_OUTPUT
+
+    @property
+    def kept(self) -> float:
+        """Share of a coming prompt that takes blocks nobody holds yet: what is cached and held by others takes none.
+
+        The page tells how much of the prompts was cached, and the live requests how much of theirs they share.
+        """
+        return max(1.0 - self._cached, self.tracker.kept)
 
     def project(self, now: EngineReading, pool: BlockLine) -> Projection | None:
         """Roll the present load forward; `None` when the page does not tell enough."""
@@ -157,7 +171,8 @@ class Occupancy:
             return None
         outputs = self.outputs.newest
         t0, t1, t2 = self.steps.coefficients()
-        rate, prompt, mean = self.arrivals.rate_of_a_minute, self.typical_prompt, float(outputs.mean())
+        rate, mean = self.arrivals.rate_of_a_minute, float(outputs.mean())
+        prompt = self.typical_prompt * self.kept
         running = pool.usable / max(1.0, pool.per_token * (prompt + mean / 2) + pool.per_request)
         step = t0 + t1 * running + t2 * pool.tokens
         pace = step / (1.0 - min(t1 * rate * prompt, PREFILL_SHARE_LIMIT))
@@ -174,7 +189,7 @@ class Occupancy:
         arrival = self.arrivals.continuations(draw, r, horizon)
         waiting = present(now.waiting)
         fresh = max(0, waiting - len(live.preempted_prompt))
-        prompt = self._prompts((r, fresh + arrival.shape[1]))
+        prompt = self._prompts((r, fresh + arrival.shape[1])) * self.kept
         output = self._outputs_beyond(np.zeros(prompt.shape[1]), prompt.shape, limit)
         back = live.preempted_prompt[:waiting], live.preempted_age[:waiting]
         again = np.broadcast_to(back[0] + back[1], (r, len(back[0])))

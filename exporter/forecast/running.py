@@ -44,11 +44,14 @@ class RunningTracker:
     def __init__(self) -> None:
         """Start empty; the first reading's requests enter as if their totals were split evenly."""
         self._prompt = np.empty(0)
+        self._whole = np.empty(0)
         self._age = np.empty(0)
         self._preempted: list[tuple[float, float]] = []
         self._lost_tokens = 0.0
         self._prefilling = np.empty(0)
         self._shared = 0.0
+        self.kept = 1.0
+        """Of the prompts as they were sent, the share that is held: prefixes are held once for several requests."""
 
     @property
     def state(self) -> RunningSet:
@@ -77,6 +80,7 @@ class RunningTracker:
         prompts = rise(now.prompt_tokens, before.prompt_tokens)
         each = prompts / born if prompts else typical_prompt
         self._prompt = np.concatenate((self._prompt, np.full(born, each)))
+        self._whole = np.concatenate((self._whole, np.full(born, each)))
         born_at = (np.arange(born) + 0.5) / born
         self._age = np.concatenate((self._age, 1.0 + steps * (1.0 - born_at)))
 
@@ -95,18 +99,21 @@ class RunningTracker:
             gone = int(np.argmin(cost))
             self._age = np.delete(self._age, gone)
             self._prompt = np.delete(self._prompt, gone)
+            self._whole = np.delete(self._whole, gone)
 
     def _match_count(self, running: int, typical_prompt: float, fresh: bool) -> None:
         surplus = len(self._age) - running
         if surplus > 0:
             self._preempted = list(zip(self._prompt[running:], self._age[running:], strict=True)) + self._preempted
-            self._prompt, self._age = self._prompt[:running], self._age[:running]
+            self._prompt, self._age, self._whole = self._prompt[:running], self._age[:running], self._whole[:running]
         elif surplus < 0 and fresh:
             self._prompt = np.concatenate((self._prompt, np.full(-surplus, typical_prompt)))
+            self._whole = np.concatenate((self._whole, np.full(-surplus, typical_prompt)))
             self._age = np.concatenate((self._age, np.ones(-surplus)))
         elif surplus < 0 and self._preempted:
             back, self._preempted = self._preempted[:-surplus], self._preempted[-surplus:]
             self._prompt = np.concatenate((self._prompt, [p for p, _ in back]))
+            self._whole = np.concatenate((self._whole, [p for p, _ in back]))
             self._age = np.concatenate((self._age, [a for _, a in back]))
         self._prefilling = np.full(max(0, running - len(self._age)), typical_prompt)
 
@@ -140,3 +147,4 @@ class RunningTracker:
         if total > 0:
             target = (used - in_prefill - pool.per_request * n) / pool.per_token - self._age.sum()
             self._prompt = self._prompt * float(np.clip(target / total, 0.9, 1.1))
+            self.kept = float(np.clip(target / self._whole.sum(), 0.0, 1.0))
