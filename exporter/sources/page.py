@@ -163,12 +163,20 @@ def _name(line: bytes) -> bytes:
     return line.split(b"{", 1)[0].split(None, 1)[0]
 
 
+def as_float(value: float) -> float:
+    """A value as a float; prometheus_client gives an integer, however long, as one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _parsed(line: bytes, *, untimed: bool = False) -> Sample | None:
     """What prometheus_client reads in one line, `None` if nothing, or with `untimed` if there is a timestamp."""
     try:
         for family in text_string_to_metric_families(line.decode()):
             for name, labels, value, timestamp, *_ in family.samples:
-                return Sample(name, labels, float(value)) if timestamp is None or not untimed else None
+                return Sample(name, labels, as_float(value)) if timestamp is None or not untimed else None
     except (ValueError, IndexError, OverflowError):
         pass
     return None

@@ -11,7 +11,7 @@ from bench.fuzz.target import Target
 from exporter.capacity import capacity_of, headroom_of, pool_of
 from exporter.reading import EngineReading
 from exporter.sources.engines import assemble
-from exporter.sources.page import PageParser
+from exporter.sources.page import PageParser, as_float
 from exporter.sources.vllm_names import PREFIXES, places
 from tests.support.expositions import PAGES, exposition
 from tests.support.releases import RELEASES, page_of
@@ -44,7 +44,7 @@ def expected(page: bytes) -> list[str]:
             families = list(text_string_to_metric_families(line.decode()))
         except (ValueError, IndexError, OverflowError):
             continue
-        found += [(s.name, s.labels, float(s.value) + 0.0) for f in families for s in f.samples if s.name in WANTED]
+        found += [(s.name, s.labels, as_float(s.value) + 0.0) for f in families for s in f.samples if s.name in WANTED]
     return [repr(sample) for sample in found]
 
 
