@@ -8,10 +8,11 @@ import pytest
 
 from tests_vllm.exporter import Exporter
 from tests_vllm.findings import Findings
-from tests_vllm.paced import PacedServer
+from tests_vllm.paced import BLOCK_SIZE, PacedServer
 from tests_vllm.server import VllmServer
 from tests_vllm.tiny import make_model
 
+USABLE = 255
 Watching = Callable[..., Exporter]
 
 
@@ -29,7 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model(place: Path) -> Path:
     """The tiny Llama."""
-    return make_model(place / "tiny")
+    return make_model(place / "tiny", max_position_embeddings=8192)
 
 
 @pytest.fixture(scope="session")
@@ -40,11 +41,21 @@ def findings() -> Iterator[Findings]:
     book.save()
 
 
-@pytest.fixture(scope="module")
-def server(model: Path, place: Path) -> Iterator[PacedServer]:
-    """One engine with 255 usable blocks of 32 tokens."""
-    with PacedServer(model, place, "main", "--num-gpu-blocks-override", "256") as running:
+@pytest.fixture(scope="session")
+def shared(model: Path, place: Path) -> Iterator[PacedServer]:
+    """The server of most checks, for all of them: starting one takes longer than what is done with it."""
+    flags = ("--num-gpu-blocks-override", str(USABLE + 1))
+    mode = {"VLLM_SERVER_DEV_MODE": "1"}
+    with PacedServer(model, place, "main", *flags, max_model_len=USABLE * BLOCK_SIZE, more=mode) as running:
         yield running
+
+
+@pytest.fixture
+def server(shared: PacedServer) -> PacedServer:
+    """One engine with 255 usable blocks, which one request can fill, and which may be put to sleep; it runs."""
+    if not shared.running:
+        shared.start()
+    return shared
 
 
 @pytest.fixture

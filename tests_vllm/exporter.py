@@ -106,7 +106,7 @@ class Exporter:
 
     def status(self) -> Mapping[str, Any]:
         """The status document now."""
-        document: Mapping[str, Any] = httpx.get(f"{self.url}/api/v1/status").raise_for_status().json()
+        document: Mapping[str, Any] = httpx.get(f"{self.url}/api/v1/status", timeout=60).raise_for_status().json()
         return document
 
     def said(self) -> str:

@@ -2,14 +2,12 @@
 
 import time
 
-from tests_vllm.conftest import Watching
+from tests_vllm.conftest import USABLE, Watching
 from tests_vllm.findings import Findings
 from tests_vllm.known import LAG_SECONDS, off_by
 from tests_vllm.load import Load
 from tests_vllm.paced import BLOCK_SIZE, PacedServer
 from tests_vllm.waste import preemptions, recomputed_tokens
-
-USABLE = 255
 
 
 def test_headroom_in_requests_is_how_many_more_fit(server: PacedServer, watching: Watching, findings: Findings) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests_vllm.conftest import Watching
+from tests_vllm.conftest import USABLE, Watching
 from tests_vllm.findings import Findings
 from tests_vllm.load import Load
 from tests_vllm.paced import BLOCK_SIZE, PacedServer
-from tests_vllm.tiny import make_adapter, make_model
+from tests_vllm.tiny import make_adapter
 
 SEATS = 4
 
@@ -78,26 +78,37 @@ def waiting_by_reason(document: object) -> dict[str, float]:
     return reasons
 
 
-def test_a_request_longer_than_the_pool_stalls_it(place: Path, watching: Watching, findings: Findings) -> None:
-    """A prompt that can never be admitted keeps everyone behind it waiting: after two minutes that is `stalled`.
+def test_one_request_can_fill_the_pool_and_none_is_longer(
+    server: PacedServer, watching: Watching, findings: Findings
+) -> None:
+    """VLLM refuses what could never fit; the longest it takes holds every block, and who comes then waits.
 
-    vLLM does not start with a context longer than its pool, but takes one as long as the pool with its null block.
+    Nothing is preempted, so nothing is exhausted, and it is no stall: a token comes with every step.
     """
-    length = 256 * BLOCK_SIZE
-    model = make_model(place / "long", max_position_embeddings=length)
-    with PacedServer(model, place, "long", "--num-gpu-blocks-override", "256", max_model_len=length) as server:
-        exporter = watching(server)
-        with Load(server) as load:
-            begun = time.time()
-            load.send(length - 20, 10)
-            exporter.next(2)
-            load.send(50, 10)
-            exporter.next(3)
-            assert exporter.last.value("requests", state="waiting") == 2
-            stalled = exporter.wait(lambda now: now.page.state() == "stalled", 150, "the state stalled")
-            findings.note(
-                "a request longer than the pool",
-                seconds_until_stalled=round(stalled.ended - begun, 1),
-                said=exporter.status()["engines"][0]["reason"],
-            )
-            assert not stalled.predicted
+    exporter = watching(server)
+    begun = time.time()
+    with Load(server, seed=13) as load:
+        refused = load.send(USABLE * BLOCK_SIZE - 10, 11)
+        load.wait(30)
+        assert refused.fault is not None
+        assert refused.fault.startswith("400")
+        assert exporter.next(2).used == 0
+        longest = load.send(USABLE * BLOCK_SIZE - 300, 300)
+        exporter.wait(lambda now: (now.used or 0) >= USABLE - 9, 60, "the longest request")
+        load.send(400, 10)
+        most = 0.0
+        while not longest.done:
+            reading = exporter.next()
+            most = max(most, reading.used or 0)
+            assert reading.page.state() in ("ok", "watch", "predicted")
+        load.wait(60)
+    readings = exporter.since(begun)
+    findings.note(
+        "a request as long as the pool",
+        most_blocks_used=most,
+        alarms=sum(reading.predicted for reading in readings),
+        readings=len(readings),
+    )
+    assert longest.fault is None
+    assert most >= USABLE - 1
+    assert not server.events(begun)

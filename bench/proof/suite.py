@@ -107,7 +107,8 @@ CASES: dict[str, str] = {
     "restart in mid-load": "nothing known while down; {rates_shown} rates shown, the least {least:g}, the highest "
     "{highest:g}",
     "sleep and wake": "`asleep` without an alarm, then `ok`",
-    "a request longer than the pool": "`stalled` after {seconds_until_stalled:g} s: {said}",
+    "a request as long as the pool": "vLLM refuses what is longer; the longest held {most_blocks_used:g} of 255, "
+    "none was preempted; {alarms:g} of {readings:g} readings in alarm",
     "shared prefixes": "{blocks_if_nothing_were_shared:g} blocks if nothing were shared, {most_blocks_used:g} used, "
     "within {most_blocks_off:g} of what is known; {alarms:g} readings in alarm",
     "max-num-seqs": "{alarms:g} readings in alarm at {most_used_ratio:.0%} of the pool; driver over "
