@@ -53,6 +53,8 @@ class HostSource:
         self._dev_shm = dev_shm
         self._pod_uid = pod_uid
         self._place: Place | None = None
+        self._last_place: Place | None = None
+        """Where this server's group was last: there it may be again at any reading."""
         self._looked_for: int | None = None
         self._looks = 0
         self._look_at = float("-inf")
@@ -103,12 +105,18 @@ class HostSource:
         """The server's group, kept while it is there; where none is found, it is looked for ever less often."""
         pid = server.main.pid if server else None
         lost = self._place is not None and not self._place.path.exists()
+        if pid != self._looked_for:
+            self._last_place = None
         if pid != self._looked_for or lost:
             self._looked_for, self._look_at, self._looks = pid, now, 0
         if (self._place is None or self._looks == 0) and now >= self._look_at:
             self._look_at = now + 2.0**self._looks
             self._looks = min(self._looks + 1, _MAX_LOOKS)
             self._place = next(self._places(pid), None)
+            self._counter = _counter(self._place)
+            self._last_place = self._place or self._last_place
+        elif self._place is None and self._last_place is not None and read_group(self._last_place.path) is not None:
+            self._place = self._last_place
             self._counter = _counter(self._place)
         return self._place
 
