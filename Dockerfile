@@ -1,10 +1,15 @@
 # Two stages: the first builds the wheel and installs it, the second holds only what runs.
 FROM python:3.13-slim AS build
 WORKDIR /src
+COPY requirements requirements
+RUN python -m venv /opt/build && python -m venv /opt/vllm-headroom \
+    && /opt/build/bin/pip install --no-cache-dir --only-binary :all: --require-hashes -r requirements/build.txt \
+    && /opt/vllm-headroom/bin/pip install --no-cache-dir --no-compile --only-binary :all: --require-hashes \
+        -r requirements/image.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
-RUN python -m venv /opt/vllm-headroom \
-    && /opt/vllm-headroom/bin/pip install --no-cache-dir --no-compile ".[web]"
+RUN /opt/build/bin/hatchling build -t wheel -d /wheel \
+    && /opt/vllm-headroom/bin/pip install --no-cache-dir --no-compile --no-deps /wheel/*.whl
 
 FROM python:3.13-slim
 COPY --from=build /opt/vllm-headroom /opt/vllm-headroom
