@@ -34,7 +34,7 @@ def versions(name: str, python: str = "3.13") -> dict[str, str]:
     """Which release of what a file pins, on Linux with that Python."""
     where = {key: str(value) for key, value in default_environment().items()}
     where |= {"python_version": python, "python_full_version": f"{python}.0"}
-    found = {}
+    found: dict[str, str] = {}
     for pin, _ in pins(name):
         (only,) = pin.specifier
         assert only.operator == "=="
