@@ -116,7 +116,7 @@ def test_the_wheel_watches_a_server_from_an_empty_environment(wheel: Path, tmp_p
     subprocess.run([*pip, "check"], check=True, timeout=60)
     with pages.PageServer(pages.answer(exposition("vllm-0.32-one-engine-full.prom"))) as server:
         command = [
-            inside / "vllm-headroom",
+            str(inside / "vllm-headroom"),
             "run",
             "--listen",
             "127.0.0.1:0",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from exporter.errors import InputError
 from exporter.kv.architecture import Architecture, read_architecture
 from exporter.kv.demand import GroupDemand, RequestDemand
 from exporter.kv.grouping import Group, make_groups
@@ -21,7 +22,10 @@ def size_architecture(architecture: Architecture, options: EngineOptions, kv_byt
     """`size` for an architecture already read."""
     layers, block = place(architecture, options)
     groups = make_groups(layers, hybrid=not options.disable_hybrid_kv_cache_manager)
-    return size_pool(groups, stages(architecture, options), block, options, kv_bytes)
+    pool = size_pool(groups, stages(architecture, options), block, options, kv_bytes)
+    if pool.bytes_per_block < 1:
+        raise InputError("config.json: by its sizes no layer keeps anything of a request; check it against the original")
+    return pool
 
 
 def held_blocks(pool: Pool, options: EngineOptions, context: int) -> int:
