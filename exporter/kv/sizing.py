@@ -24,7 +24,7 @@ def size_architecture(architecture: Architecture, options: EngineOptions, kv_byt
     groups = make_groups(layers, hybrid=not options.disable_hybrid_kv_cache_manager)
     pool = size_pool(groups, stages(architecture, options), block, options, kv_bytes)
     if pool.bytes_per_block < 1:
-        raise InputError("config.json: by its sizes no layer keeps anything of a request; check it against the original")
+        raise InputError("config.json: by its sizes no layer keeps anything; check it against the original")
     return pool
 
 
