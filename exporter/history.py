@@ -90,7 +90,8 @@ class History:
         for key, values in list(self._values.items()):
             values[:, index] = np.nan
             if np.isnan(values).all():
-                del self._values[key], self._counters[key]
+                del self._values[key]
+                self._counters.pop(key, None)  # an engine need not have told its preemptions
 
     def _take(self, status: EngineStatus) -> None:
         reading = status.reading

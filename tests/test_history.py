@@ -85,10 +85,11 @@ def test_engines_beyond_the_bound_have_no_history() -> None:
     assert sum(bool(trace.seconds_ago) for trace in traces) == MAX_ENGINES
 
 
-def test_an_engine_that_has_gone_makes_room() -> None:
-    """When nothing of an engine is left in the ring its place is free again."""
+@pytest.mark.parametrize("preemptions", [0.0, None], ids=["told", "never told"])
+def test_an_engine_that_has_gone_makes_room(preemptions: float | None) -> None:
+    """When nothing of an engine is left in the ring its place is free again, also of one without preemptions."""
     history = History()
-    history.add(tick(0.0))
+    history.add(tick(0.0, preemptions=preemptions))
     for second in range(1, SECONDS + 2):
         history.add(Snapshot(float(second), 0.0, 0.0, 0))
     assert history.trace(KEY, now=float(SECONDS + 1)).seconds_ago == ()
