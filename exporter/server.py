@@ -175,11 +175,17 @@ class HttpServer:
                 return
             if request is None:
                 return
-            answer = None if self._guard is None else await self._guard.refuse(request, certified=channel.certified)
-            await self._send(connection, channel, answer or self._answer(request), head_only=request.method == "HEAD")
+            answer = await self._refusal(request, channel) or self._answer(request)
+            await self._send(connection, channel, answer, head_only=request.method == "HEAD")
             if connection.our_state is h11.MUST_CLOSE:
                 return
             connection.start_next_cycle()
+
+    async def _refusal(self, request: Request, channel: Channel) -> Response | None:
+        if self._guard is None:
+            return None
+        async with asyncio.timeout(self._idle_seconds):
+            return await self._guard.refuse(request, certified=channel.certified)
 
     def _answer(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):

@@ -84,10 +84,12 @@ class PageGuard:
             try:
                 new = read_protection(self._files, self._executor, seen)
                 _same_kind(self._holds, new)
-            except SettingsError as error:
-                log.error("what protects the page stays as it was: %s", "; ".join(error.faults))
-                # What was tried is not tried again until it changes.
-                self._seen |= seen
+            except Exception as error:  # whatever it is, what held goes on to hold
+                faults = (
+                    error.faults if isinstance(error, SettingsError) else [f"reading failed: {type(error).__name__}"]
+                )
+                log.error("what protects the page stays as it was: %s", "; ".join(faults))
+                self._seen = self._seen | seen  # what was tried is not tried again until it changes
                 return
             self._holds, self._seen = new, seen
         log.info("what protects the page was read anew: %s", self.summary)

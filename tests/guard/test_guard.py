@@ -265,6 +265,23 @@ def test_a_bad_reload_keeps_the_old_and_says_why(files: Files, spoil: object, ca
     assert "hunter2" not in line.getMessage()
 
 
+def test_a_fault_of_ours_keeps_the_old_too(
+    files: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a reload runs into, the page goes on to be served as it was."""
+    clock = Clock()
+    with serving(GuardFiles(cert=files.cert, key=files.key), clock) as server:
+
+        def fail(*_: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr("exporter.guard.guard.read_protection", fail)
+        files.renew()
+        clock.pass_a_look()
+        assert get(server) == 200
+    assert "stays as it was: reading failed: MemoryError" in caplog.text
+
+
 def test_a_mended_file_is_taken_up(files: Files) -> None:
     """After a bad reload the next good one holds."""
     clock = Clock()
