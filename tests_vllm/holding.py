@@ -24,8 +24,8 @@ FLAGS = (
     *("--max-num-batched-tokens", str(BATCHED_TOKENS)),
 )
 """The pool is left to the server: 1 GiB, of which it makes as many blocks as fit."""
-PROMPTS = (29, 125, 300, 509, 1030, 1500)
-LONG_OUTPUT = 2000
+PROMPTS = (29, 125, 300, 509, 1030, 2400)
+LONG_OUTPUT = 1500
 QUIET_SECONDS = 0.4
 PATIENCE_SECONDS = 60.0
 

@@ -56,17 +56,17 @@ def burst(rate: float, begins: float, times: float = 5.0) -> Traffic:
     return Traffic(lambda t: rate * (times if t >= begins else 1.0), usual, times * rate)
 
 
-def long_contexts(rate: float, begins: float, output: int = 1800) -> Traffic:
-    """From `begins` on the same number come, and each generates far more."""
+def long_contexts(rate: float, begins: float, times: int = 3) -> Traffic:
+    """From `begins` on prompts and outputs are `times` as long; not quite as many come, for they stay longer."""
 
     def lengths(t: float, rng: random.Random) -> tuple[int, int]:
-        prompt, usual_output = usual(t, rng)
-        return (prompt, output) if t >= begins else (prompt, usual_output)
+        prompt, output = usual(t, rng)
+        return (times * prompt, times * output) if t >= begins else (prompt, output)
 
-    return Traffic(lambda _: rate, lengths, rate)
+    return Traffic(lambda t: rate * (0.6 if t >= begins else 1.0), lengths, rate)
 
 
-def prefill_spike(rate: float, begins: float, prompt: int = 2600, spikes: float = 0.4) -> Traffic:
+def prefill_spike(rate: float, begins: float, prompt: int = 3000, spikes: float = 0.6) -> Traffic:
     """From `begins` on `spikes` a second come beside the usual, each with a prompt that is many times as long."""
 
     def lengths(t: float, rng: random.Random) -> tuple[int, int]:
@@ -75,6 +75,15 @@ def prefill_spike(rate: float, begins: float, prompt: int = 2600, spikes: float 
         return usual(t, rng)
 
     return Traffic(lambda t: rate + (spikes if t >= begins else 0.0), lengths, rate + spikes)
+
+
+def under_way(count: int, seed: int) -> Iterator[tuple[int, int]]:
+    """Prompts and what is left of the outputs of `count` usual requests that came at some time before."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        prompt, output = usual(0.0, rng)
+        done = rng.randrange(output)
+        yield prompt + done, output - done
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +95,13 @@ class Limit:
     block_size: int
 
 
-def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event, limit: Limit) -> float:
-    """Send the traffic in a thread until `stop` is set; the Unix time at which it began."""
+def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event, limit: Limit, already: int = 0) -> float:
+    """Send the traffic in a thread until `stop` is set; the Unix time at which it began.
+
+    `already`: how many requests are under way then.
+    """
+    for prompt, left in under_way(already, seed):
+        load.send(prompt, left, stream=False)
     begun = time.time()
 
     def send() -> None:
