@@ -88,13 +88,13 @@ def alarm(found: Found, ran: dict[str, str]) -> Section:
     ramps = [run for run in runs if run["ramp"].startswith("arrivals double")]
     before = sum(run["lead"] is not None and run["lead"] > 0 for run in ramps)
     text = (
-        "A load that fits for 90 s, then more than fits: arrivals that double every so many seconds; prompts and outputs "
-        "three times as long; five times the arrivals at once; a prompt of 3,000 tokens every 1.7 s beside the usual. A "
-        "fresh exporter each time, four servers with 1,024 usable blocks of 32 tokens, 100 ms a step. The truth is the "
-        "scheduler's ledger: the page's own counter moves only when the victim runs again.",
-        f"The alarm was on before the first preemption in {before} of {len(ramps)} ramps of arrivals (aim: 8 of 10), and "
-        f"quiet in {calm['quiet']} of {calm['runs']} calm runs (aim: all). The other three loads are there for the "
-        "driver; what came first in them is in the table, too.",
+        "A load that fits for 90 s, then more than fits: arrivals that double every so many seconds; prompts and "
+        "outputs three times as long; five times the arrivals at once; a prompt of 3,000 tokens every 1.7 s beside "
+        "the usual. A fresh exporter each time, four servers with 1,024 usable blocks of 32 tokens, 100 ms a step. The "
+        "truth is the scheduler's ledger: the page's own counter moves only when the victim runs again.",
+        f"The alarm was on before the first preemption in {before} of {len(ramps)} ramps of arrivals (aim: 8 of 10), "
+        f"and quiet in {calm['quiet']} of {calm['runs']} calm runs (aim: all). The other three loads are there for "
+        "the driver; what came first in them is in the table, too.",
     )
     columns = ("ramp", "pool in use before", "while calm", "first preemption after", "alarm before it", "driver named")
     return Section(20, "The alarm on a live engine", text, COMMAND, ran, (Table(columns, tuple(rows)),))
