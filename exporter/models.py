@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from exporter.errand import Errand
-from exporter.errors import HeadroomError, SourceError
+from exporter.errors import HeadroomError, SourceError, shown
 from exporter.reading import CacheConfig
 from exporter.snapshot import SourceHealth
 from exporter.sources.model_config import ModelConfig
@@ -92,7 +92,7 @@ class ServedModels:
             return None
         last = max(known.asked for known in self._known)
         faults = {known.model_name: known.fault for known in self._known if known.asked == last and known.fault}
-        message = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
+        message = shown("; ".join(f"{name}: {fault}" for name, fault in faults.items()))
         waiting = any(known.errand is not None for known in self._known)
         reason = "ok" if not faults else "timeout" if waiting else "unknown_architecture"
         return SourceHealth("model_config", self._server, not faults, reason, message)
