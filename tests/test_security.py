@@ -283,6 +283,17 @@ def test_hostile_names_cannot_break_the_status_page(hostile: Told) -> None:
     ] == []
 
 
+@pytest.mark.parametrize("size", [300, 60_000, 2**20], ids=["long", "a line's limit", "1 MiB"])
+def test_a_label_of_any_length_costs_its_engine_alone(size: int) -> None:
+    """An overlong name is cut, one beyond all measure is no name at all; the other engine is told as ever."""
+    text = exposition(TWO_ENGINES) + f'vllm:kv_cache_usage_perc{{engine="7",model_name="{"x" * size}"}} 0.5\n'
+    with pages.PageServer(pages.answer(text)) as server, running(server.url, vllm_timeout_seconds="10") as daemon:
+        page_ = daemon.page(2, seconds=60)
+    engines = {dict(labels)["engine"] for _, labels in page_.values("kv_used_ratio")}
+    assert engines == ({"0", "1", "7"} if size < 2**16 else {"0", "1"})
+    assert max(map(len, page_.text.split("\n"))) < 1000
+
+
 def test_hostile_names_cannot_break_the_document(hostile: Told) -> None:
     """The status document is JSON in which each name is one text."""
     document = json.loads(hostile[0]["/api/v1/status"])

@@ -172,5 +172,9 @@ def test_the_notes_say_what_to_check_next() -> None:
     standalone = ("--set", "standalone.enabled=true", "--set", "standalone.targets={http://chat:8000}")
     said = Helm("4")(*install, *values, *standalone, "--set", "monitor.create=always")
     assert "FIRST" not in said
+    assert "Page: whoever reaches port 9488 may read it" in said
+    secret = ("--set", "page.bearerSecret=token")
+    assert "Page: what opens it goes over the network unencrypted" in Helm("4")(*install, *secret)
+    assert "Page: " not in Helm("4")(*install, *secret, "--set", "page.tlsSecret=tls")
     for told in ("helm test headroom", "vllm-headroom/inject", "watches http://chat:8000", "vllm-headroom doctor"):
         assert told in said
