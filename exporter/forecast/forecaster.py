@@ -76,7 +76,8 @@ class EngineForecaster:
         elif line is not None:
             self._abstain()
         page = odds.get(self.options.page_horizon)
-        self._experience.observe(reading.time, page, preempted)
+        terms = () if page is None or self.evidence is None else self.evidence.features(self.options.page_horizon)
+        self._experience.observe(reading.time, page, terms, preempted)
         return self._assess(reading, line, blocked, odds, preempted)
 
     def _break(self) -> None:

@@ -12,7 +12,6 @@ from exporter.forecast.arrivals import Arrivals
 from exporter.forecast.assessment import PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.bounds import ENDED
-from exporter.forecast.experience import Experience
 from exporter.forecast.lengths import LengthSample, evenly, newly_finished
 from exporter.forecast.recalibration import FITTED, Evidence, coefficients, log_odds, moments, probability
 from exporter.forecast.rollout import Grid, Load, roll
@@ -202,24 +201,6 @@ def test_probabilities_are_ordered_and_finite(share: float, usage: float, peak: 
     chances = [probability(odds[h]) for h in sorted(odds)]
     assert chances == sorted(chances)
     assert all(0 < p < 1 for p in chances)
-
-
-def test_experience_moves_towards_what_happens() -> None:
-    """Forecasts that come true less often than said are shifted down."""
-    experience = Experience(60.0)
-    for second in range(3600):
-        experience.observe(float(second), 0.0, preempted=False)
-    assert experience.shift < -0.5
-    said = probability(experience.shift)
-    assert 0.0 < said < 0.4
-
-
-def test_experience_stays_where_forecasts_come_true() -> None:
-    """Half of the forecasts of one half come true: nothing to shift."""
-    experience = Experience(60.0)
-    for second in range(7200):
-        experience.observe(float(second), 0.0, preempted=second % 240 < 60 and second % 20 == 0)
-    assert abs(experience.shift) < 0.35
 
 
 def reading(time: float, **values: object) -> EngineReading:
