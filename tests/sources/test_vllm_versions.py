@@ -1,13 +1,20 @@
 """Every release's page gives what that release can tell, and nothing else."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from exporter.reading import Histogram
 from exporter.sources.page import PageParser
+from tests.conftest import Golden
+from tests.support.expositions import exposition
 from tests.support.readings import engine_of
-from tests.support.releases import MODEL, RELEASES, page_of
+from tests.support.releases import MODEL, RELEASES, facts_table, page_of
+
+DOC = Path(__file__).parents[2] / "docs" / "compatibility.md"
+RECORDED = "vllm-0.32-one-engine-full.prom"
+"""The newest release known is not rebuilt: it was recorded."""
 
 ALWAYS = {
     "kv_usage",
@@ -103,3 +110,22 @@ def test_no_line_of_any_release_is_malformed(version: str) -> None:
     parser = PageParser()
     assert list(parser.parse([page_of(version).encode()]))
     assert parser.malformed == 0
+
+
+def test_the_recorded_release_tells_what_the_newest_tells() -> None:
+    """0.32 tells all that 0.20 does, how often each request was preempted, and the pool's size in tokens."""
+    newest = engine_of(exposition(RECORDED))
+    assert set(newest.names) == BESIDE["0.20"] | {"request_preemptions"}
+    assert newest.cache is not None
+    assert newest.cache.kv_cache_size_tokens == 8192
+
+
+def test_the_docs_tell_which_release_tells_what(golden: Golden) -> None:
+    """The table of docs/compatibility.md is that of the pages: made anew with --update-golden."""
+    pages = {version: page_of(version) for version in RELEASES} | {"0.32": exposition(RECORDED)}
+    table = facts_table({version: engine_of(page) for version, page in pages.items()})
+    before, mark, rest = DOC.read_text().partition("<!-- which release tells what -->\n")
+    _, end, after = rest.partition("<!-- end -->\n")
+    assert mark
+    assert end
+    golden.check(DOC, before + mark + table + end + after)

@@ -4,10 +4,13 @@ They are written by prometheus_client, as vLLM's are. The names come from vLLM's
 (`vllm/engine/metrics.py` for V0, `vllm/v1/metrics/loggers.py` for V1) and its documentation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from exporter.capacity import capacity_of
+from exporter.reading import EngineReading
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 _LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4096)
@@ -144,3 +147,46 @@ def page_of(version: str) -> str:
         waiting.labels(*values, "capacity").set(2)
         waiting.labels(*values, "deferred").set(1)
     return generate_latest(registry).decode()
+
+
+def usage_names(reading: EngineReading) -> str:
+    """What the KV usage is called."""
+    return reading.names["kv_usage"].removeprefix("vllm:")
+
+
+def pool_told(reading: EngineReading) -> str:
+    """Which figure of the pool's size is on the page, the best there is."""
+    tokens, rule = capacity_of(reading.cache, None, None).tokens, capacity_of(reading.cache, None, None).tokens_rule
+    return {"reported": "tokens", "blocks": "blocks"}.get(rule or "", "–") if tokens else "–"
+
+
+FACTS: tuple[tuple[str, Callable[[EngineReading], str | bool]], ...] = (
+    ("KV usage, under", usage_names),
+    ("size of the pool, in", pool_told),
+    ("running, waiting", lambda reading: reading.running is not None and reading.waiting is not None),
+    ("why requests wait", lambda reading: bool(reading.waiting_by_reason)),
+    ("swapped requests, CPU cache", lambda reading: reading.swapped is not None),
+    ("preemptions", lambda reading: reading.preemptions is not None),
+    ("preemptions of each request", lambda reading: reading.request_preemptions is not None),
+    ("steps and their tokens", lambda reading: reading.iteration_tokens is not None),
+    ("lengths of prompts and outputs", lambda reading: reading.generation_lengths is not None),
+    ("lengths asked for", lambda reading: reading.max_tokens_params is not None),
+    ("prefix cache", lambda reading: reading.prefix_queries is not None),
+    ("prompt tokens from the cache", lambda reading: reading.prompt_tokens_cached is not None),
+    ("prompt tokens computed by prefills", lambda reading: reading.prefill_computed_tokens is not None),
+    ("asleep or awake", lambda reading: reading.sleep_state is not None),
+)
+"""What a page may tell, and whether it does."""
+
+
+def facts_table(readings: Mapping[str, EngineReading]) -> str:
+    """Which release tells what, in Markdown."""
+
+    def cell(told: str | bool) -> str:
+        return (
+            f"`{told}`" if isinstance(told, str) and "_" in told else str(told) if isinstance(told, str) else "–✓"[told]
+        )
+
+    rows = [["", *readings], ["---"] * (len(readings) + 1)]
+    rows += [[name, *(cell(tells(reading)) for reading in readings.values())] for name, tells in FACTS]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
