@@ -9,6 +9,7 @@ from exporter.capacity import capacity_of, headroom_of, pool_of, used_blocks_of
 from exporter.errors import SourceError, unexpected
 from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
 from exporter.forecast.forecaster import EngineForecaster
+from exporter.heap import give_back
 from exporter.memory import Serving
 from exporter.reading import CacheConfig, EngineReading
 from exporter.snapshot import Capacity, EngineStatus, Headroom, SourceHealth
@@ -20,6 +21,8 @@ EngineKey = tuple[str, str]
 
 FORGET_SECONDS = 900.0
 """How long an engine that is gone from the page keeps its place, in state `unknown`."""
+GIVE_BACK_SECONDS = 60.0
+"""After an engine was forgotten, and with it what the snapshots before and the parser still held of it."""
 MAX_ENGINES = 256
 """Engines of one server that are followed or remembered; a page that invents more is cut here."""
 
@@ -93,6 +96,7 @@ class ServerWatch:
         self._clock = clock
         self._forecasters: dict[EngineKey, EngineForecaster] = {}
         self._last: dict[EngineKey, EngineStatus] = {}
+        self._give_back_at = float("inf")
         self._last_success: float | None = None
         self._last_reason = ""
         self._names: Mapping[str, str] = {}
@@ -182,6 +186,10 @@ class ServerWatch:
                 del self._last[key]
         for key in self._forecasters.keys() - self._last.keys():
             del self._forecasters[key]
+            self._give_back_at = now + GIVE_BACK_SECONDS
+        if now >= self._give_back_at:
+            self._give_back_at = float("inf")
+            give_back()
         return tuple(unknown_status(status, now, reason) for key, status in self._last.items() if key not in seen)
 
     def _sources(self, started: float, reason: str, message: str) -> tuple[SourceHealth, ...]:

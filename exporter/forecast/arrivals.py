@@ -17,6 +17,7 @@ BIN_SECONDS = 1.0
 HALF_LIVES = (4.0, 15.0, 60.0, 300.0)
 """Seconds; the rates that describe a moment, from the last few arrivals to the level of the last minutes."""
 HISTORY_SECONDS = 7200
+FIRST_BINS = 64
 ANALOGUE_PRIOR_SECONDS = 900.0
 """With this much past, half of the futures are analogues."""
 PARAMETRIC_SHARE = 0.25
@@ -35,8 +36,8 @@ class Arrivals:
 
     def __init__(self) -> None:
         """Start without a past."""
-        self._counts = np.zeros(HISTORY_SECONDS)
-        self._marks = np.zeros((HISTORY_SECONDS, len(HALF_LIVES)))
+        self._counts = np.zeros(FIRST_BINS)
+        self._marks = np.zeros((FIRST_BINS, len(HALF_LIVES)))
         self._filled = 0
         self._rates = np.zeros(len(HALF_LIVES))
         self._weight = np.zeros(len(HALF_LIVES))
@@ -52,12 +53,20 @@ class Arrivals:
         self._weight = self._weight * decay + (1.0 - decay)
         for k in range(bins):
             share = round(count * (k + 1) / bins) - round(count * k / bins)
+            if self._filled == len(self._counts) < HISTORY_SECONDS:
+                self._grow(min(2 * self._filled, HISTORY_SECONDS))
             if self._filled == HISTORY_SECONDS:
                 self._counts[:-1], self._marks[:-1] = self._counts[1:], self._marks[1:]
                 self._filled -= 1
             self._counts[self._filled] = max(0.0, share)
             self._marks[self._filled] = self._mark()
             self._filled += 1
+
+    def _grow(self, bins: int) -> None:
+        """Room for so many bins: an engine that is gone after minutes must not take the memory of hours."""
+        more = bins - len(self._counts)
+        self._counts = np.concatenate((self._counts, np.zeros(more)))
+        self._marks = np.concatenate((self._marks, np.zeros((more, len(HALF_LIVES)))))
 
     def _mark(self) -> Floats:
         return np.sqrt(np.maximum(0.0, self.rates()))
