@@ -19,10 +19,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import exporter
 from bench.census import Growth, Held, census
 from bench.soak_world import HOUR, Wire, World
 from exporter.assembly import build_monitor
+from exporter.heap import give_back
 from exporter.history import History
 from exporter.memory import DeviceWatch
 from exporter.pace import Pace, SteadyClock
@@ -188,6 +191,7 @@ class Soak:
     def _sample(self, tick_cpu_ms: float) -> None:
         self._scrape(0)
         gc.collect()
+        resident = _resident_mib()
         roots = {"monitor": self.monitor, "history": self.history, "routes": self.routes}
         held = census(roots, ("exporter", "bench", "tests"))
         held = {owner: one for owner, one in held.items() if owner.partition(".")[0] not in NOT_OURS}
@@ -198,9 +202,7 @@ class Soak:
         self.samples.append(
             Sample(
                 hour=round(self.world.now / HOUR, 2),
-                resident_mib=round(
-                    int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20, 2
-                ),
+                resident_mib=resident,
                 blocks=sys.getallocatedblocks(),
                 traced_mib=round(tracemalloc.get_traced_memory()[0] / 2**20, 2),
                 held_mib=round(sum(one.bytes for one in held.values()) / 2**20, 3),
@@ -210,6 +212,7 @@ class Soak:
                 tick_cpu_ms=round(tick_cpu_ms, 3),
             )
         )
+        give_back()  # what the census took is not the daemon's
 
 
 def _resident_mib() -> float:
@@ -247,23 +250,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         for hour in range(arguments.hours):
             soak.run((hour + 1) * HOUR - soak.world.now)
             print(json.dumps(asdict(soak.samples[-1])), flush=True)
+            if arguments.output:
+                figures = told(soak, round(time.process_time() - begun))
+                arguments.output.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
         soak.monitor.close()
     wrong = list(verdict(soak))
     print("\n".join(wrong) or "nothing grows, drifts or is lost")
-    if arguments.output:
-        figures = {
-            "hours": arguments.hours,
-            "ticks": soak.ticks,
-            "late_ticks": soak.late,
-            "cpu_seconds": round(time.process_time() - begun),
-            "python": platform.python_version(),
-            "kills": soak.world.kills,
-            "starts": soak.world.starts,
-            "wrong": wrong,
-            "samples": [asdict(sample) for sample in soak.samples],
-        }
-        arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
     return 1 if wrong else 0
+
+
+def told(soak: Soak, cpu_seconds: int) -> dict[str, Any]:
+    """The figures so far, as docs/faults.md shows them."""
+    return {
+        "command": f"python -m bench.soak --hours {len(soak.samples)}",
+        "hours": len(soak.samples),
+        "ticks": soak.ticks,
+        "late_ticks": soak.late,
+        "cpu_seconds": cpu_seconds,
+        "python": platform.python_version(),
+        "version": exporter.__version__,
+        "kills": soak.world.kills,
+        "starts": soak.world.starts,
+        "wrong": list(verdict(soak)),
+        "samples": [asdict(sample) for sample in soak.samples],
+    }
 
 
 if __name__ == "__main__":
