@@ -11,6 +11,7 @@ from bench.proof.page import proof_page
 from exporter.metrics import TABLE
 from exporter.settings import Settings, flag, variable
 from exporter.web.status import Status
+from tests.faults.table import faults_page
 
 HERE = Path(__file__).parent
 
@@ -128,6 +129,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 PAGES = {
+    "faults.md": faults_page,
     "metrics.md": metrics_page,
     "proof.md": proof_page,
     "settings.md": settings_page,

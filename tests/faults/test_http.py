@@ -118,3 +118,11 @@ def test_the_backtest_itself_ends_with_a_line_and_code_2(capsys: pytest.CaptureF
         assert cli(["backtest", "--prometheus", server.url, "--start", "0", "--end", "10"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert server.url in line
+
+
+def test_a_report_for_which_there_is_no_room(capsys: pytest.CaptureFixture[str]) -> None:
+    """A full disk is one line and exit code 2."""
+    with pages.PageServer(pages.answer(json.dumps(HISTORY), content_type="application/json")) as server:
+        asked = ["backtest", "--prometheus", server.url, "--start", "0", "--end", "10", "--report", "/dev/full"]
+        assert cli(asked) == 2
+        assert capsys.readouterr().err.splitlines()[-1].endswith("cannot be written: No space left on device")
