@@ -1,8 +1,10 @@
 """Blocks, capacity, headroom, queues and preemptions as the exporter tells them, against requests the test knows."""
 
 import time
+from collections.abc import Callable
 
 from tests_vllm.conftest import USABLE, Watching
+from tests_vllm.exporter import Reading
 from tests_vllm.findings import Findings
 from tests_vllm.known import LAG_SECONDS, off_by
 from tests_vllm.load import Load
@@ -17,33 +19,33 @@ def test_headroom_in_requests_is_how_many_more_fit(server: PacedServer, watching
         for _ in range(8):
             load.send(400, 112)
         load.wait(60)
-        server.pace(0.15)
         told: list[int] = []
         for already in (0, 3):
+            # So slow that nobody's context grows by a block while the exporter looks.
+            server.pace(0.5)
             held = [load.send(32 * 30 + 2, 60) for _ in range(already)]
-            exporter.next(2)
-            before = exporter.last
-            assert before.value("requests", state="running") == already
-            headroom = before.value("kv_requests")
+            exporter.wait(_queues(already, 0), 30, "those that are there already")
+            headroom = exporter.next(2).value("kv_requests")
             assert headroom is not None
             requests = [load.send(481, 31) for _ in range(int(headroom))]
-            fits = exporter.next(2)
+            everyone = already + int(headroom)
+            exporter.wait(_queues(everyone, 0), 30, "as many as were said to fit")
             one_more = load.send(481, 31)
-            waits = exporter.next(2)
-            assert (fits.value("requests", state="running"), fits.value("requests", state="waiting")) == (
-                already + headroom,
-                0,
-            )
-            assert (waits.value("requests", state="running"), waits.value("requests", state="waiting")) == (
-                already + headroom,
-                1,
-            )
-            assert waits.value("kv_requests") == 0
+            after = exporter.wait(_queues(everyone, 1), 30, "one more, waiting")
+            assert after.value("kv_requests") == 0
             told.append(int(headroom))
+            server.pace(0.02)
             load.wait(60, *held, *requests, one_more)
-    server.pace(0.02)
     findings.note("headroom in requests", told_and_admitted=told, one_more_waited=True)
     assert told == [15, 10]
+
+
+def _queues(running: int, waiting: int) -> Callable[[Reading], bool]:
+    def seen(now: Reading) -> bool:
+        told = now.value("requests", state="running"), now.value("requests", state="waiting")
+        return told == (running, waiting)
+
+    return seen
 
 
 def test_capacity_is_the_engines_and_the_arithmetics(
