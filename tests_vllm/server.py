@@ -16,6 +16,14 @@ import httpx
 START_SECONDS = 600.0
 """Twenty on an idle machine; four that start at once on two busy cores take minutes."""
 STOP_SECONDS = 60.0
+USUAL = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    # Left to itself every server binds its threads to the same one or two cores.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
 ENGINE_TITLE = "EngineCore"
 
 
@@ -75,9 +83,8 @@ class VllmServer:
         place = vllm_environment()
         command = [str(place / "bin" / "vllm"), "serve", str(self.model), "--host", "127.0.0.1"]
         command += ["--port", str(self.port), "--load-format", "dummy", "--enforce-eager", *self.flags]
-        usual = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         path = f"{place / 'bin'}:{os.environ.get('PATH', '')}"
-        environment = {**os.environ, "PATH": path, **usual, **self._environment}
+        environment = {**os.environ, "PATH": path, **USUAL, **self._environment}
         for ours in ("PYTHONPATH", "VIRTUAL_ENV"):
             if ours not in self._environment:
                 environment.pop(ours, None)
