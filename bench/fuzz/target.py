@@ -22,6 +22,13 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "recording": ("exporter.sources.recording", "exporter.replay", "exporter.sources.engines"),
     "settings": ("exporter.settings",),
     "prometheus": ("exporter.sources.prometheus", "exporter.sources.engines", "exporter.sources.histograms"),
+    "document": (
+        "exporter.top.feeds",
+        "exporter.top.plain",
+        "exporter.top.report",
+        "exporter.top.sketch",
+        "exporter.top.view",
+    ),
     "startup_log": ("exporter.plan.startup_log", "exporter.plan.log_report"),
     "kubelet": ("exporter.sources.pod_resources",),
     "kernel": (

@@ -14,11 +14,13 @@ from exporter.errors import SourceError
 from exporter.history import History
 from exporter.settings import Settings
 from exporter.sources.endpoint import Access, Endpoint
-from exporter.web.status import Status
+from exporter.web.status import Past, Status
 from exporter.web.telling import WINDOWS, tell
 
 NOT_AN_EXPORTER = ("http_404", "http_405", "not_ours")
 STALE_SECONDS = 10.0
+_LARGEST = 10**18
+"""An exabyte; a number beyond it, or none at all, cannot be drawn."""
 
 
 class Feed(Protocol):
@@ -45,14 +47,35 @@ class ExporterFeed:
         if kind != "application/json":
             raise SourceError("exporter", "not_ours", f"{self._endpoint.base_url} serves no status document")
         try:
-            return self._document.validate_json(text)
-        except ValidationError:
+            status = self._document.validate_json(text)
+        except (ValidationError, RecursionError):
+            status = None
+        if status is None or not (_bounded(status) and all(_sound(engine.history) for engine in status.engines)):
             fault = f"{self._endpoint.base_url} serves a status document of another version; use its own vllm-headroom"
-            raise SourceError("exporter", "other_version", fault) from None
+            raise SourceError("exporter", "other_version", fault)
+        return status
 
     def close(self) -> None:
         """Give the connection back."""
         self._endpoint.close()
+
+
+def _sound(history: Past) -> bool:
+    """Whether every series of an engine's past has a value, or none, for each of its points."""
+    points = len(history.seconds_ago)
+    series = (history.used_ratio, history.preemptions, history.running, history.waiting)
+    return all(len(values) == points for values in series)
+
+
+def _bounded(value: Any) -> bool:
+    """Whether every number is one, and of a size that something can have."""
+    if isinstance(value, int | float):
+        return -_LARGEST < value < _LARGEST
+    if isinstance(value, tuple):
+        return all(map(_bounded, value))
+    if isinstance(value, dict):
+        return all(map(_bounded, value.values()))
+    return not is_dataclass(value) or all(_bounded(getattr(value, field.name)) for field in fields(value))
 
 
 class VllmFeed:
