@@ -1,14 +1,16 @@
 """What `vllm-headroom run` costs beside one recorded page that changes once a second.
 
-    python -m bench.footprint [--seconds 120] [--engines 2] [--model-config FILE]
+    python -m bench.footprint [--seconds 120] [--engines 2] [--model-config FILE] [--write]
 
 Installs this project alone into an environment of its own, runs it beside a page that a third process serves, and
 prints its memory, the CPU time of a reading, the time of a scrape (as Prometheus asks: OpenMetrics, gzip), and the
-time to its first reading (best of five). Times on the wall are worth something only on an idle machine.
+time to its first reading (best of five). Times on the wall are worth something only on an idle machine. `--write`
+puts the figures into the README.
 """
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import threading
@@ -16,13 +18,25 @@ import time
 from pathlib import Path
 
 from bench.served import Served, served
-from bench.watched import Scraper, busy, cpu_seconds, end, memory_mib, ours, running_cpu_seconds, start, timed
+from bench.watched import (
+    Scraper,
+    busy,
+    cpu_seconds,
+    end,
+    memory_mib,
+    ours,
+    running_cpu_seconds,
+    start,
+    timed,
+    write_between,
+)
 
 STARTS = 5
 SETTLING_SECONDS = 30.0
 """Before CPU is measured: the forecast has warmed up and the pages of the start are no longer touched."""
 SCRAPES, PAUSE_SECONDS = 600, 0.0531
 """So far apart that scrapes meet every part of a tick, and one in nineteen is the first after it."""
+BEGIN, END = "<!-- footprint: python -m bench.footprint --write -->", "<!-- /footprint -->"
 UP = b'source_up{source="vllm"} 1.0'
 PLAIN: dict[str, str] = {}
 
@@ -101,11 +115,28 @@ def starts(command: Path, server: Served, *flags: str) -> dict[str, float]:
     }
 
 
+def table(figures: dict[str, float], warning: str) -> str:
+    """The figures beside what was aimed at."""
+    rows = [
+        ("resident memory", f"{figures['rss_mib']} MiB", "≤ 64 MiB"),
+        ("CPU at one reading a second, forecast on", f"{figures['cpu_percent_of_a_core']} % of a core", "≤ 1 %"),
+        ("a scrape of `/metrics`, median", f"{figures['scrape_p50_ms']} ms", ""),
+        ("a scrape of `/metrics`, 99th percentile", f"{figures['scrape_p99_ms']} ms", "≤ 5 ms"),
+        ("start of the process to the first reading", f"{figures['start_to_first_reading_s']} s", "≤ 1 s"),
+        ("CPU of that start", f"{figures['start_cpu_s']} s", ""),
+        ("requests to vLLM per reading", f"{figures['requests_per_tick']:.0f}", "1"),
+    ]
+    lines = ["| | measured | aim |", "|---|---|---|", *(f"| {what} | {found} | {aim} |" for what, found, aim in rows)]
+    said = f"Not to be quoted: {warning}." if warning else f"{os.cpu_count()} cores, otherwise idle."
+    return "\n".join([*lines, "", said])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--engines", type=int, default=2)
     parser.add_argument("--model-config", type=Path)
+    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     flags = [] if arguments.model_config is None else ["--model-config", str(arguments.model_config.resolve())]
     command = ours() / "vllm-headroom"
@@ -116,6 +147,8 @@ def main() -> None:
     print(json.dumps(figures, indent=1))
     if warning:
         print(warning)
+    if arguments.write:
+        write_between(BEGIN, END, table(figures, warning))
 
 
 if __name__ == "__main__":

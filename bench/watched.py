@@ -124,6 +124,15 @@ def timed(scraper: Scraper, count: int, pause_seconds: float) -> Times:
     return Times(tuple(times))
 
 
+def write_between(begin: str, end: str, text: str, path: Path = ROOT / "README.md") -> None:
+    """Replace what stands between two marks of a file."""
+    before, found, rest = path.read_text().partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{path} has no {begin} … {end}")
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+
+
 def busy() -> str:
     """A warning where other work on this machine makes times worthless, else nothing."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1

@@ -1,12 +1,14 @@
 """What the benches hold monitors against: the page that goes on, and the judgement of what is said of it."""
 
+from pathlib import Path
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.peers.rivals import Said
-from bench.peers.table import BEGIN, END, with_table
 from bench.peers.trial import capacity_verdict, kv_verdict, rate_verdict
 from bench.served import CAPACITY_TOKENS, LOADS, GrowingPage
+from bench.watched import write_between
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -68,9 +70,12 @@ def test_what_is_said_is_held_against_the_page(said: Said, verdicts: tuple[str, 
     assert (kv_verdict(said), capacity_verdict(said), rate_verdict(said, "none")) == verdicts
 
 
-def test_the_table_of_the_readme_is_replaced_in_its_place() -> None:
-    """What stands before and after stays, and a second time changes nothing."""
-    readme = f"a\n{BEGIN}\nold\n{END}\nb\n"
-    once = with_table(readme, "| new |")
-    assert once == f"a\n{BEGIN}\n\n| new |\n\n{END}\nb\n"
-    assert with_table(once, "| new |") == once
+def test_the_table_of_the_readme_is_replaced_in_its_place(tmp_path: Path) -> None:
+    """What stands before and after stays, a second time changes nothing, and a file without the marks is refused."""
+    readme = tmp_path / "README.md"
+    readme.write_text("a\n<b>\nold\n<e>\nc\n")
+    for _ in range(2):
+        write_between("<b>", "<e>", "| new |", readme)
+        assert readme.read_text() == "a\n<b>\n\n| new |\n\n<e>\nc\n"
+    with pytest.raises(ValueError, match="has no <x>"):
+        write_between("<x>", "<e>", "", readme)

@@ -9,12 +9,11 @@ other empty. `--write` writes docs/peers.md and the short table of the README; f
 
 import argparse
 import sys
-from pathlib import Path
 
 from bench.peers.rivals import RIVALS
-from bench.peers.table import long_table, page, short_table, with_table
+from bench.peers.table import BEGIN, END, long_table, page, short_table
 from bench.peers.trial import Outcome, tried
-from bench.watched import ROOT, busy
+from bench.watched import ROOT, busy, write_between
 
 
 def main() -> int:
@@ -33,8 +32,7 @@ def main() -> int:
         print(warning, file=sys.stderr)
     if options.write:
         (ROOT / "docs/peers.md").write_text(page(outcomes, warning))
-        readme = Path(ROOT / "README.md")
-        readme.write_text(with_table(readme.read_text(), short_table(outcomes)))
+        write_between(BEGIN, END, short_table(outcomes))
     return 0
 
 

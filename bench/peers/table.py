@@ -71,14 +71,6 @@ def short_table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(rows)
 
 
-def with_table(readme: str, table: str) -> str:
-    """The README with the table between its marks replaced."""
-    before, _, rest = readme.partition(BEGIN)
-    if not rest:
-        raise ValueError(f"the README has no {BEGIN}")
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
-
-
 def better(outcomes: Sequence[Outcome]) -> list[str]:
     """Where somebody takes less than this project, said as it is."""
     mine = next((outcome for outcome in outcomes if outcome.rival.name == "vllm-headroom"), None)
