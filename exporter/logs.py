@@ -1,5 +1,6 @@
 """Log lines, for people or for machines."""
 
+import codecs
 import json
 import logging
 import sys
@@ -50,6 +51,7 @@ def _written_out(line: str, write: Callable[[str], str]) -> str:
 
 def start(level: str, form: str, stream: TextIO | None = None) -> None:
     """Send this project's records to `stream` (standard error) in the chosen form; other libraries' from warning on."""
+    codecs.lookup("unicode_escape")  # it lies in a file, which cannot be opened once there are no descriptors
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()

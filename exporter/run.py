@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from exporter import __version__, logs
 from exporter.assembly import build_monitor
+from exporter.descriptors import allow_more
 from exporter.freshness import Freshness
 from exporter.history import History
 from exporter.monitor import Monitor
@@ -141,6 +142,7 @@ def serve(settings: "Settings") -> int:
     Exit code 0 when told to stop; raises `UsageError` where the port is taken or a file is not fit.
     """
     sys.setswitchinterval(TURN_SECONDS)
+    allow_more()
     logs.start(settings.log_level, settings.log_format)
     log = logging.getLogger(__name__)
     told: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue that a signal's handler may put into

@@ -7,13 +7,17 @@ client that sends slowly costs one idle socket. HTTP itself is h11's.
 import asyncio
 import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from http import HTTPStatus
+from typing import Any
 
 import h11
 
 from exporter.channel import PIECE_BYTES, Channel, PlainChannel, TlsChannel
+from exporter.descriptors import affordable
 from exporter.errors import UsageError
 from exporter.exchange import Guard, Handler, Request, Response
 
@@ -24,6 +28,9 @@ MAX_BODY_BYTES = 64 * 1024
 MAX_SECURED_CONNECTIONS = 512
 """OpenSSL holds about 40 KiB for each."""
 _PAUSE_SECONDS = 0.1
+_AT_A_STROKE = 32
+_WAITING = 1024
+"""Connections that the kernel holds until they are accepted."""
 _TURNS = 8
 """Of the event loop, within which a connection that was just accepted comes to run and can be ended; it takes 4."""
 
@@ -51,9 +58,11 @@ class HttpServer:
         self._guard = guard
         self._idle_seconds = idle_seconds
         secure = guard is not None and guard.secure
-        self._max_connections = min(max_connections, MAX_SECURED_CONNECTIONS) if secure else max_connections
+        self._max_connections = affordable(min(max_connections, MAX_SECURED_CONNECTIONS) if secure else max_connections)
         self._connections: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._complain)
+        self._said = ""
         self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
@@ -112,9 +121,22 @@ class HttpServer:
                 time.sleep(_PAUSE_SECONDS)
 
     async def _bind(self) -> asyncio.Server:
-        return await asyncio.start_server(
-            self._serve, self._host, self._port, limit=MAX_HEAD_BYTES, backlog=1024, start_serving=True
+        # asyncio accepts as many at a stroke as it is told may wait, before it serves, or refuses, a single one.
+        server = await asyncio.start_server(
+            self._serve, self._host, self._port, limit=MAX_HEAD_BYTES, backlog=_AT_A_STROKE, start_serving=True
         )
+        for listener in server.sockets:
+            with socket.socket(fileno=os.dup(listener.fileno())) as same:
+                same.listen(_WAITING)
+        return server
+
+    def _complain(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Say in a line what the event loop ran into, once: without descriptors it says the same a thousand times."""
+        error = context.get("exception")
+        what = f"{context.get('message', '').splitlines()[0]}: {type(error).__name__}"
+        if what != self._said:
+            self._said = what
+            logging.getLogger(__name__).warning("the page's server: %s", what)
 
     async def _shut(self) -> None:
         if self._server is not None:

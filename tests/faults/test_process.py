@@ -3,11 +3,12 @@
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,6 +137,36 @@ def test_sighup_ends_nothing(scene: Scene) -> None:
     scene.daemon.send(signal.SIGHUP)
     scene.server.behaviour = pages.answer(PAGE)
     recovered(scene, before)
+
+
+FEW = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_clients_leave_descriptors_for_what_is_read() -> None:
+    """More clients than the process may have files open are turned away before a reading is: none fails for them."""
+    prefix = (sys.executable, "-c", FEW, *COMMAND)
+    with (
+        pages.PageServer(pages.answer(PAGE)) as server,
+        daemon("--vllm-url", server.url, "--poll-interval-seconds", "0.2", prefix=prefix) as process,
+        httpx.Client(base_url=process.url) as client,
+        ExitStack() as stack,
+    ):
+        address = process.url.removeprefix("http://").split(":")
+        before = Page(client.get("/metrics").text)
+        for _ in range(150):
+            stack.enter_context(closing(socket.create_connection((address[0], int(address[1])))))
+        reasons: set[str] = set()
+        for _ in range(5):
+            server.drop_connections()
+            time.sleep(0.25)
+            page = Page(client.get("/metrics").text)
+            reasons |= {dict(labels)["reason"] for _, labels in page.values("source_down_reason", source="vllm")}
+        assert "no_descriptors" not in reasons
+        assert (page.value("ticks_total") or 0) > (before.value("ticks_total") or 0)
 
 
 @contextmanager
