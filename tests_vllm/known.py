@@ -6,18 +6,18 @@ from tests_vllm.exporter import Reading
 from tests_vllm.load import Sent
 from tests_vllm.paced import BLOCK_SIZE
 
-LAG_SECONDS = 0.25
-"""How much older than the tick the page's gauges may be: the engine reports at the end of a step."""
+LAG_SECONDS = 0.5
+"""How far the page and the test's own streams may be apart: either is late when all cores are busy."""
 GRAIN_SECONDS = 0.02
 
 
 def known(requests: Sequence[Sent], reading: Reading) -> tuple[int, int, int]:
-    """Least and most blocks that the requests held while the server answered, and the most that were live.
+    """Least and most blocks that the requests held around when the server answered, and the most that were live.
 
     A request without a token may hold nothing yet, or its whole prompt.
     """
     at, sums, most = reading.begun - LAG_SECONDS, [], 0
-    while at <= reading.ended:
+    while at <= reading.ended + LAG_SECONDS:
         live = [request for request in requests if request.live(at)]
         certain = sum(request.blocks(BLOCK_SIZE, at) for request in live if request.generated(at))
         starting = sum(request.blocks(BLOCK_SIZE, at) for request in live if not request.generated(at))

@@ -106,15 +106,18 @@ def test_preemptions_and_queues_are_counted_exactly(
     begun = time.time()
     with Load(server, seed=2) as load:
         requests = [load.send(load.random.randint(50, 400), load.random.randint(300, 900)) for _ in range(30)]
-        off = []
+        seen: list[tuple[Reading, float]] = []
         while load.live():
             reading = exporter.next(seconds=60)
             told = reading.value("requests", state="running"), reading.value("requests", state="waiting")
             assert None not in told
-            alive = [sum(r.live(at) for r in requests) for at in (reading.begun - LAG_SECONDS, reading.ended)]
-            total = sum(value or 0.0 for value in told)
-            off.append(max(min(alive) - total, total - max(alive), 0))
+            seen.append((reading, sum(value or 0.0 for value in told)))
         last = exporter.next(2)
+    off = []
+    for reading, total in seen:
+        moments = (reading.begun - LAG_SECONDS, reading.ended + LAG_SECONDS)
+        alive = [sum(request.live(at) for request in requests) for at in moments]
+        off.append(max(min(alive) - total, total - max(alive), 0))
     events = server.events(begun)
     happened = preemptions(events)
     counted = sum(exporter.status()["engines"][0]["history"]["preemptions"])

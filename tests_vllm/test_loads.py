@@ -31,7 +31,7 @@ def test_shared_prefixes_are_counted_once(server: PacedServer, watching: Watchin
         load.wait(120)
         exporter.next()
     for reading in exporter.since(begun):
-        moments = (reading.begun - LAG_SECONDS, reading.begun, reading.ended)
+        moments = (reading.begun - LAG_SECONDS, reading.begun, reading.ended, reading.ended + LAG_SECONDS)
         live = [[request for request in load.sent if request.live(at)] for at in moments]
         whole = [sum(r.blocks(BLOCK_SIZE, at) for r in here) for at, here in zip(moments, live, strict=True)]
         once = [held - SHARED_BLOCKS * max(0, len(here) - 1) for held, here in zip(whole, live, strict=True)]
