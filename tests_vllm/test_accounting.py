@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tests_vllm.conftest import USABLE, Watching
 from tests_vllm.exporter import Reading
 from tests_vllm.findings import Findings
-from tests_vllm.known import LAG_SECONDS, off_by
+from tests_vllm.known import in_the_engine, off_by
 from tests_vllm.load import Load
 from tests_vllm.paced import BLOCK_SIZE, PacedServer
 from tests_vllm.waste import preemptions, recomputed_tokens
@@ -115,9 +115,8 @@ def test_preemptions_and_queues_are_counted_exactly(
         last = exporter.next(2)
     off = []
     for reading, total in seen:
-        moments = (reading.begun - LAG_SECONDS, reading.ended + LAG_SECONDS)
-        alive = [sum(request.live(at) for request in requests) for at in moments]
-        off.append(max(min(alive) - total, total - max(alive), 0))
+        least, most = in_the_engine(requests, reading)
+        off.append(max(least - total, total - most, 0))
     events = server.events(begun)
     happened = preemptions(events)
     counted = sum(exporter.status()["engines"][0]["history"]["preemptions"])
