@@ -59,7 +59,7 @@ def _fit_total(lengths: Floats, low: Floats, high: Floats, total: float) -> Floa
 
 
 def evenly(lengths: Floats, most: int = 1500) -> Floats:
-    """At most so many of the lengths of a histogram, which stand in the order of its buckets: the last are the longest."""
+    """At most so many of a histogram's lengths, which come in the order of its buckets: the last are the longest."""
     if len(lengths) <= most:
         return lengths
     picked: Floats = lengths[np.linspace(0, len(lengths) - 1, most).round().astype(np.intp)]
