@@ -68,7 +68,7 @@ class Exporter:
                 [sys.executable, "-m", "exporter", "run"], env={**os.environ, **ours}, stdout=log, stderr=log
             )
         self._thread.start()
-        self.wait(lambda _: True, 30)
+        self.wait(lambda _: True, 180)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,7 +87,7 @@ class Exporter:
         """Readings whose tick began at or after `at`."""
         return [reading for reading in self.readings if reading.begun >= at]
 
-    def next(self, ticks: int = 1, seconds: float = 30.0) -> Reading:
+    def next(self, ticks: int = 1, seconds: float = 60.0) -> Reading:
         """The reading after `ticks` more ticks that begin after now."""
         now, until = time.time(), time.monotonic() + seconds
         while len(after := self.since(now)) < ticks:
