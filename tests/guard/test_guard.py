@@ -6,7 +6,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -104,7 +104,7 @@ def test_what_is_not_tls_is_told_so_and_leaves_no_trace(files: Files, caplog: py
         answer = httpx.get(server.url.replace("https", "http"))
         assert (answer.status_code, answer.text) == (400, "this port speaks HTTPS\n")
         for sent in (b"", b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16" + b"\xff" * 5000):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=5) as raw:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
                 raw.sendall(sent)
                 raw.shutdown(socket.SHUT_WR)
                 while raw.recv(4096):
@@ -118,7 +118,7 @@ def test_what_is_not_tls_is_told_so_and_leaves_no_trace(files: Files, caplog: py
 def test_a_handshake_that_stalls_is_ended(files: Files) -> None:
     """A client that begins TLS and says no more is hung up on, and meanwhile others are served."""
     with serving(GuardFiles(cert=files.cert, key=files.key), idle_seconds=0.5) as server:
-        stalled = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(50)]
+        stalled = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(50)]
         for raw in stalled:
             raw.sendall(b"\x16\x03\x01\x02\x00")
         assert get(server) == 200
@@ -129,14 +129,12 @@ def test_a_handshake_that_stalls_is_ended(files: Files) -> None:
 
 def test_stalled_handshakes_count_as_connections(files: Files) -> None:
     """Clients in the middle of a handshake are bounded in number like all others."""
-    with serving(GuardFiles(cert=files.cert, key=files.key), max_connections=3) as server:
-        stalled = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(3)]
-        for raw in stalled:
+    with serving(GuardFiles(cert=files.cert, key=files.key), max_connections=3) as server, ExitStack() as stalled:
+        for _ in range(3):
+            raw = stalled.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
             raw.sendall(b"\x16\x03\x01\x02\x00")
-        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as fourth:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as fourth:
             assert fourth.recv(64) == b""
-        for raw in stalled:
-            raw.close()
 
 
 def test_a_bearer_token_is_asked_for(files: Files) -> None:
@@ -350,7 +348,7 @@ def test_certificate_and_key_belong_together(files: Files) -> None:
 def test_the_servers_end_is_not_delayed_by_a_client_in_tls(files: Files) -> None:
     """Closing drops a client in the middle of TLS and leaves no thread behind."""
     with serving(GuardFiles(cert=files.cert, key=files.key)) as server:
-        raw = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
         raw.sendall(b"\x16\x03\x01")
     with raw:
         assert raw.recv(1) == b""
