@@ -110,7 +110,7 @@ class Soak:
         self.ticks = self.late = 0
         self.most_series = self.page_series = 0
         self._clock = clock
-        self._interval = interval
+        self.interval = interval
         self._pace = Pace(interval, clock())
         self._begun = self._pace.due
         self._scored: dict[tuple[str, str], int] = {}
@@ -143,13 +143,13 @@ class Soak:
             self.look()
         missed = self._pace.due
         self.world.now += self._pace.seconds(self._clock())
-        self.late += self._pace.due - missed > self._interval
+        self.late += self._pace.due - missed > self.interval
 
     def _check(self) -> None:
         """The grid holds, and no counter is lost."""
         snapshot = self.monitor.latest
         assert snapshot is not None
-        steps = (self._pace.due - self._begun) / self._interval
+        steps = (self._pace.due - self._begun) / self.interval
         if abs(steps - round(steps)) > 1e-6:
             self._fault(f"the tick of {self._pace.due} is off its grid")
         if snapshot.ticks != self.ticks:
@@ -262,7 +262,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def told(soak: Soak, cpu_seconds: int) -> dict[str, Any]:
     """The figures so far, as docs/faults.md shows them."""
     return {
-        "command": f"python -m bench.soak --hours {len(soak.samples)}",
+        "command": f"python -m bench.soak --hours {len(soak.samples)} --interval {soak.interval:g}",
+        "interval": soak.interval,
         "hours": len(soak.samples),
         "ticks": soak.ticks,
         "late_ticks": soak.late,

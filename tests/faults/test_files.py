@@ -20,6 +20,9 @@ PAGE = exposition("vllm-0.32-one-engine-full.prom")
 GROUP = "kubepods.slice/kubepods-pod1.slice/cri-a.scope"
 CONFIG = (Path(__file__).parents[2] / "exporter/demo/model/config.json").read_bytes()
 
+AMPLE = {"vllm_timeout_seconds": "20"}
+"""It is not vLLM's page that is late here, however busy the machine."""
+
 
 @dataclass
 class Scene:
@@ -45,7 +48,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
     (machine.process(100, SERVE, started=100, group=f"0::/{GROUP}") / "root").mkdir()
     group_v2(machine.cgroup / GROUP, 20 * GIB, limit=64 * GIB, anon=19 * GIB, kills=3)
-    places = {"host": "auto", "proc_dir": str(machine.proc), "cgroup_dir": str(machine.cgroup)}
+    places = AMPLE | {"host": "auto", "proc_dir": str(machine.proc), "cgroup_dir": str(machine.cgroup)}
     with pages.PageServer(pages.answer(PAGE)) as server, running(server.url, **places) as exporter:
         yield Scene(exporter, machine)
 
@@ -148,7 +151,10 @@ def test_a_config_that_goes_wrong_costs_the_architecture_alone(tmp_path: Path, n
     file = tmp_path / "config.json"
     file.write_bytes(CONFIG)
     replaced(file, CONFIGS[name])
-    with pages.PageServer(pages.answer(PAGE)) as server, running(server.url, architecture_file=str(file)) as exporter:
+    with (
+        pages.PageServer(pages.answer(PAGE)) as server,
+        running(server.url, architecture_file=str(file), **AMPLE) as exporter,
+    ):
         page = exporter.page(ticks=2)
         assert page.values("source_down_reason", source="model_config", reason="unknown_architecture")
         assert page.value("source_up", source="vllm") == 1
@@ -160,7 +166,7 @@ def test_a_config_that_hangs_holds_no_tick_up(tmp_path: Path) -> None:
     """On a file system that does not answer the look is left alone; what it brings later is taken at the next tick."""
     file = tmp_path / "config.json"
     file.write_bytes(CONFIG)
-    flags = {"architecture_file": str(file), "max_model_len": "4096"}
+    flags = AMPLE | {"architecture_file": str(file), "max_model_len": "4096"}
     with pages.PageServer(pages.answer(PAGE)) as server, hanging(file), running(server.url, **flags) as exporter:
         page = exporter.page(ticks=4)
         assert page.values("source_down_reason", source="model_config", reason="timeout")

@@ -24,7 +24,7 @@ def test_what_was_read_too_long_ago_is_not_shown_as_present(monkeypatch: pytest.
     release.set()
     read = ServerWatch.read
     monkeypatch.setattr(ServerWatch, "read", lambda watch: (release.wait(30), read(watch))[1])
-    with pages.PageServer(pages.answer(PAGE)) as server, running(server.url, vllm_timeout_seconds="0.3") as exporter:
+    with pages.PageServer(pages.answer(PAGE)) as server, running(server.url, vllm_timeout_seconds="2") as exporter:
         before = exporter.page(ticks=2)
         assert before.values("kv_used_ratio")
         release.clear()

@@ -55,7 +55,7 @@ def test_a_storm_of_names_is_bounded_and_leaves_nothing_behind(tmp_path: Path, m
 
 def test_two_hours_of_coming_and_going_grow_nothing(tmp_path: Path) -> None:
     """Guests, outages, restarts, sleep and a lost GPU, with every memory of them run out by the end of each hour."""
-    soak = Soak(tmp_path, interval=45)
+    soak = Soak(tmp_path, interval=60)
     soak.run(3600)
     soak.look()
     soak.run(60)
