@@ -21,9 +21,9 @@ class AlarmRule:
     engine is watched.
     """
 
-    on: float = 0.52
-    near_on: float = 0.25
-    off: float = 0.25
+    on: float = 0.53
+    near_on: float = 0.24
+    off: float = 0.27
     hold: float = 1.0
     release: float = 4.0
     calm: float = 55.0

@@ -25,6 +25,8 @@ CALM_REROLL_SECONDS = 4.0
 CALM_LOG_ODDS = -3.0
 CALM_MOVE = 0.03
 """A roll-out stands twice as long while P < 0.05, nobody waits and usage has moved less than this since."""
+IN_SIGHT = 0.1
+"""Probability within a minute from which a time to exhaustion is told."""
 LEVER_SECONDS = 30.0
 PREEMPTING_SECONDS = 10.0
 DRIVER_FROM = 0.1
@@ -49,7 +51,8 @@ class EngineForecaster:
         self._experience = Experience(self.options.page_horizon)
         self._scorecard = Scorecard(self.options.page_horizon, scored)
         self._projection: Projection | None = None
-        self._rolled_at = self._levers_at = self._preempted_at = float("-inf")
+        self._rolled_at = self._levers_at = self._driven_at = self._preempted_at = float("-inf")
+        self._last_driver: Driver = "none"
         self._rolled_usage, self._odds_seen = 0.0, 0.0
         self._levers: dict[str, float] = {}
         self.evidence: Evidence | None = None
@@ -146,7 +149,7 @@ class EngineForecaster:
             reason=verdict.reason + self._caveat(),
             probability=chances,
             predicted=predicted if page is not None else None,
-            time_to_exhaustion_seconds=time_to_exhaustion(chances, self._alarm.rule.watch),
+            time_to_exhaustion_seconds=time_to_exhaustion(chances),
             demand_ratio={} if projection is None else projection.demand,
             offered_load_ratio=None if projection is None else projection.offered_load,
             driver=self._driver(reading, page, line),
@@ -174,7 +177,10 @@ class EngineForecaster:
         at_risk = page >= DRIVER_FROM or (reading.kv_usage or 0.0) >= 0.5
         if not at_risk and not capped:
             return "none"
-        return driver_of(self._window.since(400.0), line.tokens, limit)
+        if reading.time - self._driven_at >= REROLL_SECONDS - 0.5:
+            self._driven_at = reading.time
+            self._last_driver = driver_of(self._window.since(400.0), line.tokens, limit)
+        return self._last_driver
 
     def _pull(self, reading: EngineReading, projection: Projection | None) -> dict[str, float]:
         if projection is None:
@@ -186,10 +192,10 @@ class EngineForecaster:
         return self._levers
 
 
-def time_to_exhaustion(chances: dict[float, float], least: float, horizon: float = 60.0) -> float | None:
-    """Median seconds to exhaustion, given that it comes within the horizon; `None` below `least` probability."""
+def time_to_exhaustion(chances: dict[float, float], horizon: float = 60.0) -> float | None:
+    """Median seconds to exhaustion, given that it comes within the horizon; `None` where none is in sight."""
     reach = sorted(h for h in chances if h <= horizon)
-    if not reach or chances[reach[-1]] < least:
+    if not reach or chances[reach[-1]] < IN_SIGHT:
         return None
     half, before, said = chances[reach[-1]] / 2, 0.0, 0.0
     for h in reach:

@@ -59,7 +59,7 @@ def _fit_total(lengths: Floats, low: Floats, high: Floats, total: float) -> Floa
 
 
 def evenly(lengths: Floats, most: int = 1500) -> Floats:
-    """At most so many of a histogram's lengths, which come in the order of its buckets: the last are the longest."""
+    """At most so many of the lengths of a histogram, which stand in order of its buckets: the last are the longest."""
     if len(lengths) <= most:
         return lengths
     picked: Floats = lengths[np.linspace(0, len(lengths) - 1, most).round().astype(np.intp)]
@@ -136,9 +136,12 @@ class LengthSample:
         survivors = self.size - np.searchsorted(self.sorted, age, side="right")
         weight = FEW_SURVIVORS / 2
         from_sample = survivors / (survivors + np.where(survivors < FEW_SURVIVORS, weight, 0.0) + 1e-12)
-        inside = uniform < from_sample
         rank = self.size - 1 - (uniform / np.maximum(from_sample, 1e-12) * survivors).astype(np.intp)
-        empirical = self.sorted[np.clip(rank, 0, self.size - 1)] if self.size else np.zeros_like(uniform)
-        rest = np.clip((uniform - from_sample) / np.maximum(1.0 - from_sample, 1e-12), 0.0, 1.0 - 1e-9)
-        tail = np.maximum(age, 1.0) * (1.0 - rest) ** (-1.0 / PARETO_SHAPE)
-        return np.minimum(np.maximum(np.where(inside, empirical, tail), age + 1.0), np.maximum(limit, age + 1.0))
+        found = self.sorted[np.clip(rank, 0, self.size - 1)] if self.size else np.zeros_like(uniform)
+        few = np.flatnonzero(survivors < FEW_SURVIVORS)
+        if len(few):
+            at, share = uniform[:, few], from_sample[few]
+            rest = np.clip((at - share) / np.maximum(1.0 - share, 1e-12), 0.0, 1.0 - 1e-9)
+            tail = np.maximum(age[few], 1.0) * (1.0 - rest) ** (-1.0 / PARETO_SHAPE)
+            found[:, few] = np.where(at < share, found[:, few], tail)
+        return np.minimum(np.maximum(found, age + 1.0), np.maximum(limit, age + 1.0))

@@ -18,13 +18,15 @@ from exporter.reading import CacheConfig
 SIXTEEN_BIT = ("auto", "bfloat16", "float16", "half")
 """Cache types that FP8 halves; `auto` is the model's own type, which is 16 bits wide on all but the oldest."""
 REPLICAS = 2
+ROLLOUTS = 16
+"""Futures that levers are tried on: enough for a mean, as both sides of a ratio share their noise."""
 
 
 def levers(
     projection: Projection, grid: Grid, cache: CacheConfig | None, max_model_len: int | None
 ) -> Mapping[str, float]:
     """Lever (`flag=value`) → ratio over now; only those that apply to this engine."""
-    engine, load = projection.engine, projection.load
+    engine, load = projection.engine, projection.load.of(slice(0, ROLLOUTS))
     found: dict[str, float] = {}
     if cache is not None and (cache.cache_dtype or "").lower() in SIXTEEN_BIT:
         found["kv_cache_dtype=fp8"] = (2.0 * (engine.pool.usable + 1.0) - 1.0) / engine.pool.usable

@@ -50,6 +50,17 @@ class Load:
     backlog: float
     chance: Floats
 
+    def of(self, rows: slice) -> "Load":
+        """Some of the roll-outs."""
+        return replace(
+            self,
+            left=self.left[rows],
+            arrival=self.arrival[rows],
+            prompt=self.prompt[rows],
+            output=self.output[rows],
+            chance=self.chance[rows],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Futures:
@@ -162,15 +173,7 @@ def roll(engine: Engine, load: Load, grid: Grid, schedule: bool = True) -> Futur
 def _slices(load: Load) -> Iterator[Load]:
     """The roll-outs, some at a time: what is worked out on the way is many times as large as what is kept."""
     for start in range(0, len(load.left), ROLLOUTS_AT_ONCE):
-        rows = slice(start, start + ROLLOUTS_AT_ONCE)
-        yield replace(
-            load,
-            left=load.left[rows],
-            arrival=load.arrival[rows],
-            prompt=load.prompt[rows],
-            output=load.output[rows],
-            chance=load.chance[rows],
-        )
+        yield load.of(slice(start, start + ROLLOUTS_AT_ONCE))
 
 
 def _joined(queues: Sequence[Queue], rows: NDArray[np.intp]) -> Queue:

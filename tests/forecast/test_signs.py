@@ -145,7 +145,7 @@ def test_a_few_huge_prompts_are_a_prefill_spike() -> None:
 
 def test_time_to_exhaustion_is_the_conditional_median() -> None:
     """Half of the probability within a minute lies before it; below the least probability there is none."""
-    assert time_to_exhaustion({15.0: 0.2, 30.0: 0.4, 60.0: 0.8}, 0.25) == pytest.approx(30.0)
-    assert time_to_exhaustion({15.0: 0.8, 60.0: 0.8}, 0.25) == pytest.approx(7.5)
-    assert time_to_exhaustion({60.0: 0.1}, 0.25) is None
-    assert time_to_exhaustion({}, 0.25) is None
+    assert time_to_exhaustion({15.0: 0.2, 30.0: 0.4, 60.0: 0.8}) == pytest.approx(30.0)
+    assert time_to_exhaustion({15.0: 0.8, 60.0: 0.8}) == pytest.approx(7.5)
+    assert time_to_exhaustion({60.0: 0.09}) is None
+    assert time_to_exhaustion({}) is None
