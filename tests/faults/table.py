@@ -1,6 +1,7 @@
 """The table of faults: read from table.toml, made into docs/faults.md."""
 
 import json
+import textwrap
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,16 +122,18 @@ def _soak() -> list[str]:
         values = [sample[name] for sample in settled]
         return f"{min(values)} to {max(values)} MiB"
 
+    paragraph = (
+        f"`{told['command']}` (vllm-headroom {told['version']}, Python {told['python']}): {told['hours']} hours of "
+        f"virtual time with a reading every {told['interval']:g} s. Engines come and go, every hour has a model of its "
+        "own, there are storms of names never seen before, outages of every kind, restarts with kills, sleep, a lost "
+        f"GPU, jumps of both clocks, and scrapes all the while. {told['ticks']:,} ticks, {told['late_ticks']} of them "
+        f"late because an answer was. After the first hour the process holds {spread('resident_mib')}, of which the "
+        f"daemon's own objects are {spread('held_mib')}; the rest is Python, the libraries and the simulated world."
+    )
     return [
         "## Soak",
         "",
-        f"`{told['command']}` (vllm-headroom {told['version']}, Python {told['python']}): {told['hours']} hours of",
-        f"virtual time with a reading every {told['interval']:g} s. Engines come and go, every hour has a model of its own,",
-        "there are storms of names never seen before, outages of every kind, restarts with kills, sleep, a lost GPU, jumps",
-        f"of both clocks, and scrapes all the while. {told['ticks']:,} ticks, {told['late_ticks']} of them late because an",
-        "answer was.",
-        f"After the first hour the process holds {spread('resident_mib')}, of which the daemon's own objects",
-        f"are {spread('held_mib')}; the rest is Python, the libraries and the simulated world.",
+        *textwrap.wrap(paragraph, 118, break_on_hyphens=False, break_long_words=False),
         "",
         "| at the end of hour | resident, MiB | the daemon's objects, MiB | series | most series | engines |",
         "|---|---|---|---|---|---|",
