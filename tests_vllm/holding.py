@@ -111,10 +111,10 @@ def held(server: VllmServer, exporter: Exporter, prompts: Sequence[int] = PROMPT
     return found
 
 
-def compare(server: VllmServer, log: Path, *flags: str) -> tuple[Pool, list[Held]]:
+def compare(server: VllmServer, log: Path, *flags: str, prompts: Sequence[int] = PROMPTS) -> tuple[Pool, list[Held]]:
     """Everything that is compared for one running server; `flags` are what `plan` must be told beside `FLAGS`."""
     with Exporter(server.url, log, gpus="none", host="none") as exporter:
-        measured = held(server, exporter)
+        measured = held(server, exporter, prompts)
         reading = exporter.next()
     answer = plan(server.model, [context for context, _, _ in measured], *flags)
     pool = pools(server, answer, reading.value("kv_calibration_ratio", engine="0"))
