@@ -32,7 +32,7 @@ def main() -> int:
         print(warning, file=sys.stderr)
     if options.write:
         (ROOT / "docs/peers.md").write_text(page(outcomes, warning))
-        write_between(BEGIN, END, short_table(outcomes))
+        write_between(BEGIN, END, short_table(outcomes, warning))
     return 0
 
 

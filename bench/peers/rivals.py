@@ -154,7 +154,7 @@ RIVALS = (
         "vllm-doctor",
         "diagnosis, repeated",
         lambda bin_dir, vllm, _: [bin_dir / "vllm-doctor", "diagnose", f"{vllm}/metrics", "--watch"],
-        "vllm-doctor diagnose URL/metrics --watch (every 5 s; there is no flag for it)",
+        "vllm-doctor diagnose URL/metrics --watch",
         _doctor,
         seconds_between_readings=5.0,
         rate_words="not offered; the total since the start",

@@ -50,7 +50,7 @@ def _long_row(outcome: Outcome) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def short_table(outcomes: Sequence[Outcome]) -> str:
+def short_table(outcomes: Sequence[Outcome], warning: str) -> str:
     """What fits into the README."""
     rows = [SHORT_HEAD, _rule(SHORT_HEAD)]
     for outcome in outcomes:
@@ -68,7 +68,7 @@ def short_table(outcomes: Sequence[Outcome]) -> str:
             outcome.when_down,
         ]
         rows.append("| " + " | ".join(cells) + " |")
-    return "\n".join(rows)
+    return "\n".join([*rows, *(["", f"Not to be quoted: {warning}."] if warning else [])])
 
 
 def better(outcomes: Sequence[Outcome]) -> list[str]:
@@ -117,7 +117,7 @@ def page(outcomes: Sequence[Outcome], warning: str) -> str:
         "",
         *(better(outcomes) or ["- Nowhere, of what was measured."]),
         "",
-        "Those do less: none of them forecasts, reads the container's memory or knows the model's arithmetic. The",
+        "They do less: none foretells when a pool will be full, and none serves a page that Prometheus can read. The",
         "larger part of our memory is Python's numpy and HTTP, and what the forecast rolls its futures out in.",
         "",
         "## How each was run",
