@@ -1,10 +1,10 @@
 """What many engines on one page cost, and what a thousand scrapes at once do to the tick.
 
-    python -m bench.scale [--seconds 60] [--only engines|scrapes]
+    python -m bench.scale [--seconds 60] [--only engines|scrapes] [--write]
 
 Every engine of the page is busy: five requests a second end on it, and its pool moves from second to second. The page
 of the exporter is scraped once a tick, so that every tick's page is made. CPU is the time of all threads of the
-daemon on a core, which other work on the machine changes little.
+daemon on a core. `--write` puts the figures into the README.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,11 +20,12 @@ import numpy as np
 
 from bench.footprint import Exporter
 from bench.served import served
-from bench.watched import Scraper, busy, memory_mib, ours, running_cpu_seconds
+from bench.watched import Scraper, busy, memory_mib, ours, running_cpu_seconds, write_between
 
 PAGES = ((1, 0), (8, 0), (64, 0), (64, 5_000_000))
 """Engines, and bytes up to which the page is padded with series of others."""
 SETTLING_SECONDS = 45.0
+BEGIN, END = "<!-- scale: python -m bench.scale --write -->", "<!-- /scale -->"
 CLIENTS, ROUNDS = 1_000, 30
 
 
@@ -55,25 +56,24 @@ def cost(command: Path, engines: int, size: int, seconds: float) -> tuple[float,
             exporter.close()
 
 
-def engines_table(command: Path, seconds: float) -> None:
+def engines_table(command: Path, seconds: float) -> Iterator[str]:
     """One row a page, and the slope."""
-    print(
+    yield (
         "| engines | page of vLLM, MB | page of ours, MB | CPU a tick, ms | % of a core at a tick a second "
         "| ticks a second | memory, MiB |"
     )
-    print("|---|---|---|---|---|---|---|")
+    yield "|---|---|---|---|---|---|---|"
     found = []
     for engines, size in PAGES:
         a_tick, line = cost(command, engines, size, seconds)
-        print(line, flush=True)
+        yield line
         if not size:
             found.append((engines, a_tick))
     counts, costs = np.array(found).T
     slope, base = np.polyfit(counts, costs, 1)
     off = max(abs(costs - (base + slope * counts)))
-    print(
-        f"a tick costs {base:.1f} ms and {slope:.2f} ms for each engine; no row is more than {off:.1f} ms off that line"
-    )
+    yield ""
+    yield f"A tick costs {base:.1f} ms and {slope:.2f} ms for each engine; no row is over {off:.1f} ms off that line."
 
 
 async def one_scrape(host: str, port: int) -> tuple[float, bool]:
@@ -115,7 +115,7 @@ def drift(times: Sequence[float]) -> str:
     return f"{len(times)} ticks, a second apart but for {told}"
 
 
-def scrapes(command: Path) -> None:
+def scrapes(command: Path) -> Iterator[str]:
     """Ticks alone, then ticks under a thousand scrapes at once every second."""
     with served(2, "moving") as server:
         exporter = Exporter(command, server, "--gpus", "none")
@@ -129,25 +129,32 @@ def scrapes(command: Path) -> None:
         finally:
             exporter.close()
     times.sort()
-    print(f"alone: {drift(alone)}")
-    print(f"with {CLIENTS} scrapes at once every second: {drift(crowded)}")
     median, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
-    print(f"{len(times)} scrapes, {failed} failed; median {median:.2f} s, p99 {p99:.2f} s")
+    yield ""
+    yield f"Alone: {drift(alone)}."
+    yield f"With {CLIENTS} scrapes at once every second: {drift(crowded)};"
+    yield f"of {len(times)} scrapes {failed} failed; median {median:.2f} s, p99 {p99:.2f} s."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--only", choices=("engines", "scrapes"))
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     command = ours() / "vllm-headroom"
     warning = busy()
-    if options.only != "scrapes":
-        engines_table(command, options.seconds)
-    if options.only != "engines":
-        scrapes(command)
+    parts = [] if options.only == "scrapes" else [engines_table(command, options.seconds)]
+    parts += [] if options.only == "engines" else [scrapes(command)]
+    lines = []
+    for line in itertools.chain(*parts):
+        print(line, flush=True)
+        lines.append(line)
     if warning:
+        lines += ["", f"Not to be quoted: {warning}."]
         print(warning)
+    if options.write:
+        write_between(BEGIN, END, "\n".join(lines).strip())
 
 
 if __name__ == "__main__":
