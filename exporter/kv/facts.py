@@ -85,9 +85,9 @@ class Facts:
         value = self.get(*names, default=default)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**53:
             raise InputError(
-                f"config.json: {names[0]} is {'missing' if value is None else repr(value)}, "
+                f"config.json: {names[0]} is {'missing' if value is None else repr(value)[:40]}, "
                 "but it must be a whole number; is this the config.json of a text model?"
             )
         return value

@@ -12,6 +12,9 @@ from exporter.kv.options import EngineOptions
 from exporter.kv.placement import place, stages
 from exporter.kv.pool import Pool, size_pool
 
+_TOO_LARGE = 2**53
+"""Bytes: no machine has a block of that size, and floats no longer count beyond."""
+
 
 def size(config: Mapping[str, Any], options: EngineOptions, kv_bytes: int) -> Pool:
     """The pool that vLLM makes of `kv_bytes` per rank. Raises `InputError` for a config that is not a served model."""
@@ -23,8 +26,11 @@ def size_architecture(architecture: Architecture, options: EngineOptions, kv_byt
     layers, block = place(architecture, options)
     groups = make_groups(layers, hybrid=not options.disable_hybrid_kv_cache_manager)
     pool = size_pool(groups, stages(architecture, options), block, options, kv_bytes)
-    if pool.bytes_per_block < 1:
-        raise InputError("config.json: by its sizes no layer keeps anything; check it against the original")
+    if not 1 <= pool.bytes_per_block < _TOO_LARGE:
+        told = "nothing" if pool.bytes_per_block < 1 else "more than any machine holds"
+        raise InputError(
+            f"config.json: by its sizes the layers keep {told} of a request; check it against the original"
+        )
     return pool
 
 
