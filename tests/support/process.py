@@ -33,7 +33,8 @@ class Process:
 
     def wait_until_it_serves(self) -> None:
         """Return once it has said where, or has ended."""
-        assert self._serves.wait(30) and self.url, f"it does not serve: {self.log}"
+        self._serves.wait(30)
+        assert self.url, f"it does not serve: {self.log}"
 
     @property
     def pid(self) -> int:
