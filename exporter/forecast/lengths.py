@@ -5,6 +5,9 @@ readings the rise of the sum is its exact length; when several did, each is know
 all together to their total.
 """
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,6 +67,25 @@ def evenly(lengths: Floats, most: int = 1500) -> Floats:
         return lengths
     picked: Floats = lengths[np.linspace(0, len(lengths) - 1, most).round().astype(np.intp)]
     return picked
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What clients let a request generate, by `request_params_max_tokens` of those that finished; unknown is +inf."""
+
+    mean: float = math.inf
+    most: float = math.inf
+
+
+def allowed(max_tokens: Histogram | None) -> Allowed:
+    """The mean, and the bound of the highest bucket in use once enough have finished to speak for the others."""
+    if max_tokens is None or max_tokens.count <= 0:
+        return Allowed()
+    mean = max_tokens.sum / max_tokens.count
+    if max_tokens.count < FEW_SURVIVORS or not max_tokens.bounds:
+        return Allowed(mean)
+    reached = (b for b, n in zip(max_tokens.bounds, max_tokens.counts, strict=True) if n >= max_tokens.count)
+    return Allowed(mean, next(reached, math.inf))
 
 
 class LengthSample:

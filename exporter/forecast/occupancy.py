@@ -8,7 +8,7 @@ from exporter.forecast.arrivals import Arrivals, arrived_in_total
 from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.bounds import present
-from exporter.forecast.lengths import Floats, LengthSample, evenly, newly_finished
+from exporter.forecast.lengths import FEW_SURVIVORS, Allowed, Floats, LengthSample, allowed, evenly, newly_finished
 from exporter.forecast.recalibration import moments
 from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Grid, Load, roll
 from exporter.forecast.running import RunningTracker
@@ -59,6 +59,7 @@ class Occupancy:
         self._rollouts = rollouts
         self.grid = Grid(end=max(120.0, *options.horizons))
         self.random = np.random.default_rng(options.seed)
+        self._prior_random = np.random.default_rng((options.seed, 1))
         self.prompts = LengthSample()
         self.outputs = LengthSample()
         self.births = LengthSample()
@@ -66,6 +67,7 @@ class Occupancy:
         self.arrivals = Arrivals()
         self.tracker = RunningTracker()
         self.seats = SeatLimit()
+        self._allowed = Allowed()
         self._cached = 0.0
 
     def forget_running(self) -> None:
@@ -86,6 +88,7 @@ class Occupancy:
             if now.prompt_lengths is not None:
                 self.prompts.add(evenly(newly_finished(None, now.prompt_lengths)))
         self.seats.observe(now)
+        self._allowed = allowed(now.max_tokens_params)
         self.tracker.observe(before, now, pool, self.typical_prompt)
 
     def _learn(self, before: EngineReading, now: EngineReading, pool: BlockLine) -> None:
@@ -181,7 +184,8 @@ class Occupancy:
         return rate * (pace * held + t1 * prompt * (prompt * pool.per_token + pool.per_request)) / pool.usable
 
     def _load(self, now: EngineReading, pool: BlockLine, horizon: float) -> Load:
-        live, draw, limit = self.tracker.state, self.random, float(self._options.max_model_len or UNKNOWN_LIMIT)
+        live, draw = self.tracker.state, self.random
+        limit = min(float(self._options.max_model_len or UNKNOWN_LIMIT), self._allowed.most)
         r = self._affordable(len(live.age) + len(live.prefilling) + (now.waiting or 0.0), horizon)
         contexts = np.concatenate((live.prompt + live.age, live.prefilling))
         ages = np.concatenate((live.age, np.zeros(len(live.prefilling))))
@@ -219,6 +223,16 @@ class Occupancy:
         return known.draw(self.random.random(shape), memory)
 
     def _outputs_beyond(self, ages: Floats, shape: tuple[int, int], limit: float) -> Floats:
-        if not self.outputs.size:
-            return np.maximum(ages + 1.0, self.random.exponential(PRIOR_OUTPUT, shape) + ages)
-        return self.outputs.draw_beyond(ages, self.random.random(shape), limit)
+        finished = self.outputs.size
+        if not finished:
+            return self._prior_beyond(self.random, ages, shape, limit)
+        drawn = self.outputs.draw_beyond(ages, self.random.random(shape), limit)
+        if finished >= FEW_SURVIVORS:
+            return drawn
+        believed = self._prior_random.random(shape) < finished / (finished + FEW_SURVIVORS / 2)
+        return np.where(believed, drawn, self._prior_beyond(self._prior_random, ages, shape, limit))
+
+    def _prior_beyond(self, random: np.random.Generator, ages: Floats, shape: tuple[int, int], limit: float) -> Floats:
+        """Lengths before the load has shown its own: exponential, and half of what clients allow if that is less."""
+        drawn = random.exponential(min(PRIOR_OUTPUT, self._allowed.mean / 2), shape) + ages
+        return np.minimum(np.maximum(ages + 1.0, drawn), np.maximum(limit, ages + 1.0))
