@@ -40,7 +40,7 @@ class Latent:
     """Read through an index of keys; in FP8 such a cache has the packed DS-MLA layout."""
 
 
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 1_000
 Cache = Attention | Latent | StateShape
 
 
