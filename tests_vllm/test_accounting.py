@@ -120,7 +120,7 @@ def test_preemptions_and_queues_are_counted_exactly(
     events = server.events(begun)
     happened = preemptions(events)
     counted = sum(exporter.status()["engines"][0]["history"]["preemptions"])
-    findings.keep("vllm-0.32-after-preemptions", server)
+    findings.keep("vllm-0.32-one-engine-after-preemptions", server)
     findings.note("queues", readings=len(off), most_requests_off=max(off))
     findings.note("preemptions", by_the_scheduler=happened, by_the_exporter=counted)
     assert happened >= 10

@@ -39,7 +39,7 @@ def test_a_sleeping_engine_is_not_at_risk(server: PacedServer, watching: Watchin
         client.post("/sleep", params={"level": 1}).raise_for_status()
         asleep = exporter.wait(lambda now: now.page.state() == "asleep", 15, "the state asleep")
         assert not asleep.predicted
-        findings.keep("vllm-0.32-asleep", server)
+        findings.keep("vllm-0.32-one-engine-asleep", server)
         client.post("/wake_up").raise_for_status()
         exporter.wait(lambda now: now.page.state() == "ok", 15, "the state ok")
         load.send(100, 50)

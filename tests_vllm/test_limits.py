@@ -59,7 +59,7 @@ def test_waiting_is_told_by_reason(seated: PacedServer, watching: Watching, find
         load.send(50, 20, stream=False, model="b")
         exporter.next(2)
         deferred = waiting_by_reason(exporter.status())
-        findings.keep("vllm-0.32-adapter-deferred", seated)
+        findings.keep("vllm-0.32-one-engine-adapter-deferred", seated)
         load.wait(60)
         for _ in range(SEATS + 3):
             load.send(50, 300, stream=False)
