@@ -1,6 +1,5 @@
 """The alarm on a live engine: quiet while it is calm, on before the first preemption, and naming what drives it."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from tests_vllm.exporter import Exporter, Reading
 from tests_vllm.findings import Findings
 from tests_vllm.load import Load
 from tests_vllm.paced import BLOCK_SIZE, PacedServer
-from tests_vllm.traffic import USUAL_OUTPUT, Limit, Traffic, burst, crowd, long_contexts, play, prefill_spike
+from tests_vllm.traffic import USUAL_OUTPUT, Limit, Traffic, burst, crowd, long_contexts, playing, prefill_spike
 
 BLOCKS = 1024
 PACE = 0.1
@@ -88,20 +87,18 @@ def runs(model: Path, place: Path) -> Iterator[list[Run]]:
 
 def one_run(server: PacedServer, ramp: str, seed: int, log: Path) -> Run:
     """Calm for a while, then ever more, until a little after the first preemption."""
-    stop = threading.Event()
     limit = Limit(CALM_SECONDS, round(CALM_SHARE * BLOCKS), BLOCK_SIZE)
-    with Load(server, seed) as load, ExitStack() as stack:
-        begun = play(LOADS[ramp](RATE, CALM_SECONDS), load, seed, stop, limit, ALREADY)
+    traffic = LOADS[ramp](RATE, CALM_SECONDS)
+    with Load(server, seed) as load, playing(traffic, load, seed, limit, ALREADY) as begun:
         turn = begun + CALM_SECONDS
         time.sleep(SETTLE_SECONDS)
-        exporter = stack.enter_context(Exporter(server.url, log))
-        time.sleep(max(0.0, turn - time.time()))
-        first = None
-        while time.time() < turn + RAMP_SECONDS and (first is None or time.time() < first + AFTER_SECONDS):
-            time.sleep(1.0)
-            first = first or next((event.at for event in server.events(turn)), None)
-        stop.set()
-        readings = exporter.since(begun)
+        with Exporter(server.url, log) as exporter:
+            time.sleep(max(0.0, turn - time.time()))
+            first = None
+            while time.time() < turn + RAMP_SECONDS and (first is None or time.time() < first + AFTER_SECONDS):
+                time.sleep(1.0)
+                first = first or next((event.at for event in server.events(turn)), None)
+            readings = exporter.since(begun)
     calm = [reading for reading in readings if reading.ended <= turn]
     wild = [reading for reading in readings if reading.ended > turn]
     usage = [reading.value("kv_used_ratio") or 0.0 for reading in calm]

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests_vllm.load import Load
@@ -95,14 +96,15 @@ class Limit:
     block_size: int
 
 
-def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event, limit: Limit, already: int = 0) -> float:
-    """Send the traffic in a thread until `stop` is set; the Unix time at which it began.
+@contextmanager
+def playing(traffic: Traffic, load: Load, seed: int, limit: Limit, already: int = 0) -> Iterator[float]:
+    """Send the traffic in a thread as long as the context lasts; gives the Unix time at which it began.
 
     `already`: how many requests are under way then.
     """
     for prompt, left in under_way(already, seed):
         load.send(prompt, left, stream=False)
-    begun = time.time()
+    begun, stop = time.time(), threading.Event()
 
     def send() -> None:
         for at, prompt, output in traffic.arrivals(seed):
@@ -112,5 +114,10 @@ def play(traffic: Traffic, load: Load, seed: int, stop: threading.Event, limit: 
             if at >= limit.until or load.demand(limit.block_size) < limit.blocks:
                 load.send(prompt, output, stream=False)
 
-    threading.Thread(target=send, name="traffic", daemon=True).start()
-    return begun
+    thread = threading.Thread(target=send, name="traffic", daemon=True)
+    thread.start()
+    try:
+        yield begun
+    finally:
+        stop.set()
+        thread.join()
