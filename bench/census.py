@@ -69,10 +69,10 @@ class Growth:
         self._last = items
 
     def told(self) -> Iterator[str]:
-        """Those that only grew, with their items at first and now."""
+        """Those that only grew, and by more than what a sample happens to meet, with their items at first and now."""
         for owner, count in sorted(self._last.items()):
             first = (self._first or {}).get(owner, 0)
-            if count > first and owner not in self._fell:
+            if count > first * 1.25 + 20 and owner not in self._fell:
                 yield f"{owner}: {first} → {count}"
 
 

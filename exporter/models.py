@@ -102,8 +102,7 @@ class ServedModels:
         for known in self._known:
             if known.model_name == model_name and known.cache == cache:
                 return known
-        if len(self._known) >= MAX_MODELS:
-            self._known = [known for known in self._known if now - known.asked <= FORGET_SECONDS]
+        self._known = [known for known in self._known if now - known.asked <= FORGET_SECONDS]
         if len(self._known) >= MAX_MODELS:
             return None
         self._known.append(_Known(model_name, cache, now))

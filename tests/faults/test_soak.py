@@ -85,5 +85,5 @@ def test_the_census_finds_what_grows() -> None:
     growth = Growth()
     for number in range(3):
         growth.add(census({"it": hoarder}, packages=("tests",)))
-        hoarder.kept.append(1000 + number)
-    assert list(growth.told()) == ["Hoarder.kept: 0 → 2"]
+        hoarder.kept += range(number * 1000, number * 1000 + 30)
+    assert list(growth.told()) == ["Hoarder.kept: 0 → 60"]
