@@ -17,6 +17,8 @@ from tests.support.daemon import Page
 from tests_vllm.server import free_port
 
 LOOK_SECONDS = 0.2
+START_SECONDS = 180.0
+"""A second on an idle machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,11 @@ class Exporter:
                 [sys.executable, "-m", "exporter", "run"], env={**os.environ, **ours}, stdout=log, stderr=log
             )
         self._thread.start()
-        self.wait(lambda _: True, 180)
+        try:
+            self.wait(lambda _: True, START_SECONDS, "its first tick")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
