@@ -1,6 +1,7 @@
 """`vllm-headroom run` as a process of its own beside the server, and every page it made, once a tick."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.support.daemon import Page
 from tests_vllm.server import free_port
 
 LOOK_SECONDS = 0.2
+TICK = re.compile(r"^vllm_headroom_last_tick_timestamp_seconds .*$", re.MULTILINE)
 START_SECONDS = 180.0
 """A second on an idle machine."""
 
@@ -127,15 +129,19 @@ class Exporter:
         time.sleep(0.05)
 
     def _look(self) -> None:
-        seen = 0.0
+        seen = ""
         with httpx.Client(base_url=self.url, timeout=30) as client:
             while not self._stop.wait(LOOK_SECONDS):
                 try:
-                    page = Page(client.get("/metrics").text)
+                    text = client.get("/metrics").text
                 except httpx.HTTPError:
                     continue
+                # A page takes longer to parse than to fetch, and changes once a tick.
+                tick = TICK.search(text)
+                if tick is None or tick[0] == seen:
+                    continue
+                seen = tick[0]
+                page = Page(text)
                 ended = page.value("last_tick_timestamp_seconds")
-                if ended is not None and ended > seen:
-                    seen = ended
-                    took = page.value("tick_duration_seconds") or 0.0
-                    self.readings.append(Reading(ended - took, ended, page))
+                assert ended is not None
+                self.readings.append(Reading(ended - (page.value("tick_duration_seconds") or 0.0), ended, page))

@@ -96,7 +96,7 @@ class Load:
             headers=self._server.headers,
             verify=self._server.trust(),
             timeout=httpx.Timeout(900.0, connect=60.0),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )
         self._thread.start()
         return self

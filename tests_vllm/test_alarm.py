@@ -1,9 +1,9 @@
 """The alarm on a live engine: quiet while it is calm, on before the first preemption, and naming what drives it."""
 
+import multiprocessing
+import signal
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -71,18 +71,24 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def runs(model: Path, place: Path) -> Iterator[list[Run]]:
-    """Every run, on as many servers side by side as the machine bears."""
-    with ExitStack() as stack, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        flags = ("--num-gpu-blocks-override", str(BLOCKS + 1))
-        servers = [PacedServer(model, place, f"ramp-{n}", *flags, pace=PACE) for n in range(SIDE_BY_SIDE)]
-        list(pool.map(stack.enter_context, servers))
+def runs(model: Path, place: Path) -> list[Run]:
+    """Every run, on several servers side by side, each with what drives and watches it in a process of its own."""
+    shares = [(number, model, place) for number in range(SIDE_BY_SIDE)]
+    with multiprocessing.get_context("spawn").Pool(SIDE_BY_SIDE, initializer=end_on_term) as pool:
+        return [run for done in pool.starmap(share, shares, chunksize=1) for run in done]
 
-        def share(number: int) -> list[Run]:
-            mine = range(number, len(ORDER), SIDE_BY_SIDE)
-            return [one_run(servers[number], ORDER[k], k, place / f"ramp-{k}.exporter") for k in mine]
 
-        yield [run for done in pool.map(share, range(SIDE_BY_SIDE)) for run in done]
+def end_on_term() -> None:
+    """The pool ends its processes by SIGTERM; what they started must end with them."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def share(number: int, model: Path, place: Path) -> list[Run]:
+    """One server's part of the runs."""
+    flags = ("--num-gpu-blocks-override", str(BLOCKS + 1))
+    mine = range(number, len(ORDER), SIDE_BY_SIDE)
+    with PacedServer(model, place, f"ramp-{number}", *flags, pace=PACE) as server:
+        return [one_run(server, ORDER[k], k, place / f"ramp-{k}.exporter") for k in mine]
 
 
 def one_run(server: PacedServer, ramp: str, seed: int, log: Path) -> Run:
