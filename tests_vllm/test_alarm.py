@@ -75,7 +75,10 @@ def runs(model: Path, place: Path) -> list[Run]:
     """Every run, on several servers side by side, each with what drives and watches it in a process of its own."""
     shares = [(number, model, place) for number in range(SIDE_BY_SIDE)]
     with multiprocessing.get_context("spawn").Pool(SIDE_BY_SIDE, initializer=end_on_term) as pool:
-        return [run for done in pool.starmap(share, shares, chunksize=1) for run in done]
+        done = pool.starmap(share, shares, chunksize=1)
+        pool.close()
+        pool.join()
+    return [run for runs in done for run in runs]
 
 
 def end_on_term() -> None:
