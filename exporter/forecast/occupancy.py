@@ -68,7 +68,7 @@ class Occupancy:
         self.tracker = RunningTracker()
         self.seats = SeatLimit()
         self._allowed = Allowed()
-        self._cached = 0.0
+        self._cached, self._born = 0.0, 0.0
 
     def forget_running(self) -> None:
         """The engine restarted or was out of sight: lengths and speeds stay, the running set does not."""
@@ -105,7 +105,8 @@ class Occupancy:
             if born > 0 and prompts:
                 self.births.add(np.full(present(born), prompts / born))
                 cached = rise(now.prompt_tokens_cached, before.prompt_tokens_cached) or 0.0
-                self._cached += (min(1.0, cached / prompts) - self._cached) * born / (born + CACHED_MEMORY)
+                self._born = min(CACHED_MEMORY, self._born) + born
+                self._cached += (min(1.0, cached / prompts) - self._cached) * born / self._born
         a, b = arrived_in_total(before), arrived_in_total(now)
         if a is not None and b is not None and seconds > 0:
             self.arrivals.observe(seconds, b - a)
