@@ -17,7 +17,7 @@ Floats = np.ndarray
 SECONDS = np.arange(1.0, 121.0)
 
 
-def project(self: Occupancy, now: EngineReading, pool: BlockLine) -> Projection | None:
+def project(self: Occupancy, now: EngineReading, pool: BlockLine, rollouts: int) -> Projection | None:  # noqa: ARG001
     """Stands in for `Occupancy.project`."""
     if now.kv_usage is None or now.running is None or not self.steps.known or not self.outputs.size:
         return None

@@ -19,10 +19,10 @@ from exporter.backtest.scoring import Score
 from exporter.forecast.recalibration import FITTED
 
 CONSTANTS = (
-    "occupancy.ROLLOUTS", "occupancy.PRIOR_PROMPT", "occupancy.PRIOR_OUTPUT", "occupancy.CACHED_MEMORY",
+    "effort.ROLLOUTS", "occupancy.PRIOR_PROMPT", "occupancy.PRIOR_OUTPUT", "occupancy.CACHED_MEMORY",
     "occupancy.SHORTEST_MEMORY", "occupancy.LONGEST_MEMORY", "lengths.PARETO_SHAPE", "lengths.FEW_SURVIVORS",
     "steps.DECAY_SECONDS", "arrivals.ANALOGUE_PRIOR_SECONDS", "arrivals.PARAMETRIC_SHARE",
-    "schedule.LOOK_AHEAD", "forecaster.REROLL_SECONDS", "forecaster.CALM_REROLL_SECONDS",
+    "schedule.LOOK_AHEAD", "effort.REROLL_SECONDS", "forecaster.CALM_STRETCH",
     "recalibration.SHARE_FLOOR", "recalibration.PREEMPTION_MEMORY", "recalibration.DEMAND_WIDTH",
     "experience.DEVIATION", "experience.FADING_SECONDS", "window.MEAN_SECONDS",
 )  # fmt: skip

@@ -81,7 +81,8 @@ def _server(
     )
     source = VllmSource(url, access, settings.metric_prefixes, transport, clock)
     name = urlsplit(url).netloc if len(settings.vllm_url) > 1 else ""
-    return ServerWatch(source, _models(source, settings, name), forecast_options(settings), clock, name)
+    models, servers = _models(source, settings, name), len(settings.vllm_url)
+    return ServerWatch(source, models, forecast_options(settings), clock, name, servers)
 
 
 def _gpus(settings: "Settings", process: ServerProcess, memory: HostSource) -> NvmlSource:

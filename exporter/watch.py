@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from exporter.capacity import capacity_of, headroom_of, pool_of, used_blocks_of
 from exporter.errors import SourceError, unexpected
 from exporter.forecast.assessment import Assessment, ForecastOptions, PoolView
+from exporter.forecast.effort import Effort
 from exporter.forecast.forecaster import EngineForecaster
 from exporter.heap import give_back
 from exporter.memory import Serving
@@ -79,7 +80,10 @@ class ServerStatus:
 
 
 class ServerWatch:
-    """Follows one server. `name` tells it apart where several are watched; `models` knows what they serve."""
+    """Follows one server. `name` tells it apart where several are watched; `models` knows what they serve.
+
+    `servers` is how many this process watches: their engines share what the forecast may cost.
+    """
 
     def __init__(
         self,
@@ -88,8 +92,10 @@ class ServerWatch:
         options: ForecastOptions,
         clock: Callable[[], float],
         name: str = "",
+        servers: int = 1,
     ) -> None:
         self.name = name
+        self._servers = servers
         self._source = source
         self._models = models
         self._options = options
@@ -120,7 +126,10 @@ class ServerWatch:
         self._last_success = now
         self._names = page.names
         readings = page.engines[:MAX_ENGINES]
-        statuses = tuple(self._status(reading) for reading in readings)
+        engines = len(readings) * self._servers
+        statuses = tuple(
+            self._status(reading, Effort.among(engines, number)) for number, reading in enumerate(readings)
+        )
         self._last |= {_key(status.reading): status for status in statuses}
         gone = self._without(now, "the engine is no longer on the page", {_key(reading) for reading in readings})
         return ServerStatus(statuses + gone, self._serving(readings), self._sources(started, "ok", ""))
@@ -147,7 +156,7 @@ class ServerWatch:
             weights.pop() if len(weights) == 1 else None,
         )
 
-    def _status(self, reading: EngineReading) -> EngineStatus:
+    def _status(self, reading: EngineReading, effort: Effort) -> EngineStatus:
         facts = self._models.facts(reading.model_name, reading.cache, reading.time)
         capacity = capacity_of(reading.cache, facts.arithmetic, facts.max_model_len)
         pool = pool_of(reading.cache, capacity, facts.arithmetic)
@@ -161,13 +170,15 @@ class ServerWatch:
             capacity=capacity,
             headroom=headroom_of(reading, capacity, pool),
             used_blocks=used_blocks_of(reading, capacity),
-            assessment=self._assess(forecaster, reading, pool),
+            assessment=self._assess(forecaster, reading, pool, effort),
         )
 
-    def _assess(self, forecaster: EngineForecaster, reading: EngineReading, pool: PoolView | None) -> Assessment:
+    def _assess(
+        self, forecaster: EngineForecaster, reading: EngineReading, pool: PoolView | None, effort: Effort
+    ) -> Assessment:
         """The forecast of one engine; a fault of ours in it costs this assessment alone."""
         try:
-            return forecaster.observe(reading, pool)
+            return forecaster.observe(reading, pool, effort)
         except Exception as error:
             reason = f"the forecast failed and starts anew: {type(error).__name__}"
             before = self._last.get(_key(reading))

@@ -7,6 +7,7 @@ from exporter.forecast.alarm import NEAR_SECONDS, Alarm, Verdict, state_of
 from exporter.forecast.assessment import Assessment, Driver, ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine
 from exporter.forecast.drivers import driver_of
+from exporter.forecast.effort import Effort
 from exporter.forecast.experience import Experience
 from exporter.forecast.levers import levers
 from exporter.forecast.occupancy import Occupancy, Projection
@@ -19,12 +20,10 @@ from exporter.reading import EngineReading
 
 WARM_UP_SECONDS = 5.0
 """After a start, a restart or a gap nothing is forecast before rates have been seen this long."""
-REROLL_SECONDS = 2.0
-"""A roll-out stands this long; the running set and the last minutes are followed at every reading."""
-CALM_REROLL_SECONDS = 4.0
 CALM_LOG_ODDS = -3.0
 CALM_MOVE = 0.03
-"""A roll-out stands twice as long while P < 0.05, nobody waits and usage has moved less than this since."""
+CALM_STRETCH = 2.0
+"""A roll-out stands that many times as long while P < 0.05, nobody waits and usage has moved less than this since."""
 IN_SIGHT = 0.1
 """Probability within a minute from which a time to exhaustion is told."""
 LEVER_SECONDS = 30.0
@@ -50,6 +49,7 @@ class EngineForecaster:
         self._alarm = Alarm()
         self._experience = Experience(self.options.page_horizon)
         self._scorecard = Scorecard(self.options.page_horizon, scored)
+        self._effort = Effort.among()
         self._projection: Projection | None = None
         self._rolled_at = self._levers_at = self._driven_at = self._preempted_at = float("-inf")
         self._last_driver: Driver = "none"
@@ -58,8 +58,12 @@ class EngineForecaster:
         self.evidence: Evidence | None = None
         """What the last probability rests on; `None` when the forecast abstained."""
 
-    def observe(self, reading: EngineReading, pool: PoolView | None) -> Assessment:
-        """Take the next reading of the engine and assess it; without a pool the forecast abstains."""
+    def observe(self, reading: EngineReading, pool: PoolView | None, effort: Effort | None = None) -> Assessment:
+        """Take the next reading of the engine and assess it; without a pool the forecast abstains.
+
+        `effort` is this engine's share where one process follows many.
+        """
+        self._effort = effort or self._effort
         before = self._window.last
         step = self._window.add(reading)
         if step.reset or step.gap:
@@ -75,7 +79,7 @@ class EngineForecaster:
         odds: dict[float, float] = {}
         if line is not None and blocked is None:
             self._occupancy.observe(before, reading, line)
-            odds = self._forecast(reading, line)
+            odds = self._forecast(before.time if before is not None else None, reading, line)
         elif line is not None:
             self._abstain()
         page = odds.get(self.options.page_horizon)
@@ -96,13 +100,13 @@ class EngineForecaster:
         self._projection, self.evidence = None, None
         self._rolled_at = float("-inf")
 
-    def _forecast(self, reading: EngineReading, line: BlockLine) -> dict[float, float]:
+    def _forecast(self, before: float | None, reading: EngineReading, line: BlockLine) -> dict[float, float]:
         """Log odds by horizon, before the engine's own experience; empty while warming up."""
         if self._window.seconds < WARM_UP_SECONDS:
             return {}
-        if reading.time - self._rolled_at >= self._reroll_after(reading) - 0.5:
-            self._projection = self._occupancy.project(reading, line)
-            self._rolled_at, self._rolled_usage = reading.time, reading.kv_usage or 0.0
+        due = reading.time - self._rolled_at >= self._reroll_after(reading) - 0.5
+        if due and self._effort.turn(before, reading.time):
+            self._roll(reading, line)
         if self._projection is None:
             return {}
         self.evidence = Evidence(
@@ -116,11 +120,23 @@ class EngineForecaster:
         self._odds_seen = odds[self.options.page_horizon]
         return odds
 
+    def _roll(self, reading: EngineReading, line: BlockLine) -> None:
+        """Roll the load forward, and try the levers on what was rolled when it is time."""
+        projection = self._occupancy.project(reading, line, self._effort.rollouts)
+        self._rolled_at, self._rolled_usage = reading.time, reading.kv_usage or 0.0
+        if projection is not None and projection.load is not None:
+            if reading.time - self._levers_at >= LEVER_SECONDS:
+                self._levers_at = reading.time
+                grid, limit = self._occupancy.grid, self.options.max_model_len
+                self._levers = dict(levers(projection.engine, projection.load, grid, reading.cache, limit))
+            projection = replace(projection, load=None)
+        self._projection = projection
+
     def _reroll_after(self, reading: EngineReading) -> float:
         """Seconds a roll-out stands: longer while nothing is in sight and the pool has not moved."""
         moved = abs((reading.kv_usage or 0.0) - self._rolled_usage) > CALM_MOVE
         calm = self._odds_seen < CALM_LOG_ODDS and not moved and not reading.waiting
-        return CALM_REROLL_SECONDS if calm else REROLL_SECONDS
+        return self._effort.reroll_seconds * (CALM_STRETCH if calm else 1.0)
 
     def _assess(
         self,
@@ -153,7 +169,7 @@ class EngineForecaster:
             demand_ratio={} if projection is None else projection.demand,
             offered_load_ratio=None if projection is None else projection.offered_load,
             driver=self._driver(reading, page, line),
-            levers=self._pull(reading, projection),
+            levers={} if projection is None else self._levers,
             used_ratio_peak=self._window.peak_usage(60.0),
             blocks_per_request=self._request(line),
             forecasts=dict(self._scorecard.counts),
@@ -177,19 +193,10 @@ class EngineForecaster:
         at_risk = page >= DRIVER_FROM or (reading.kv_usage or 0.0) >= 0.5
         if not at_risk and not capped:
             return "none"
-        if reading.time - self._driven_at >= REROLL_SECONDS - 0.5:
+        if reading.time - self._driven_at >= self._effort.reroll_seconds - 0.5:
             self._driven_at = reading.time
             self._last_driver = driver_of(self._window.since(400.0), line.tokens, limit)
         return self._last_driver
-
-    def _pull(self, reading: EngineReading, projection: Projection | None) -> dict[str, float]:
-        if projection is None:
-            return {}
-        if reading.time - self._levers_at >= LEVER_SECONDS:
-            self._levers_at = reading.time
-            grid, limit = self._occupancy.grid, self.options.max_model_len
-            self._levers = dict(levers(projection, grid, reading.cache, limit))
-        return self._levers
 
 
 def time_to_exhaustion(chances: dict[float, float], horizon: float = 60.0) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from exporter.forecast.occupancy import UNKNOWN_LIMIT, Projection
+from exporter.forecast.occupancy import UNKNOWN_LIMIT
 from exporter.forecast.rollout import Grid, Load, roll
 from exporter.forecast.schedule import Engine
 from exporter.reading import CacheConfig
@@ -23,10 +23,10 @@ ROLLOUTS = 16
 
 
 def levers(
-    projection: Projection, grid: Grid, cache: CacheConfig | None, max_model_len: int | None
+    engine: Engine, rolled: Load, grid: Grid, cache: CacheConfig | None, max_model_len: int | None
 ) -> Mapping[str, float]:
-    """Lever (`flag=value`) → ratio over now; only those that apply to this engine."""
-    engine, load = projection.engine, projection.load.of(slice(0, ROLLOUTS))
+    """Lever (`flag=value`) → ratio over now; only those that apply to this engine under the load that was rolled."""
+    load = rolled.of(slice(0, ROLLOUTS))
     found: dict[str, float] = {}
     if cache is not None and (cache.cache_dtype or "").lower() in SIXTEEN_BIT:
         found["kv_cache_dtype=fp8"] = (2.0 * (engine.pool.usable + 1.0) - 1.0) / engine.pool.usable

@@ -8,6 +8,7 @@ from exporter.forecast.arrivals import Arrivals, arrived_in_total
 from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.bounds import present
+from exporter.forecast.effort import FEWEST_ROLLOUTS
 from exporter.forecast.lengths import FEW_SURVIVORS, Allowed, Floats, LengthSample, allowed, evenly, newly_finished
 from exporter.forecast.recalibration import moments
 from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Grid, Load, roll
@@ -18,8 +19,6 @@ from exporter.forecast.steps import StepTimes
 from exporter.forecast.window import rise
 from exporter.reading import EngineReading
 
-ROLLOUTS = 64
-FEWEST_ROLLOUTS = 16
 REQUESTS_ROLLED = 80_000
 """Requests in all roll-outs together: bounds time and memory where hundreds of requests come every second."""
 UNKNOWN_LIMIT = 1e9
@@ -39,7 +38,8 @@ class Projection:
     """One roll-out's summary.
 
     `shares`: seconds → share of roll-outs exhausted by then. `median_peak`: of the highest demand over capacity
-    within a minute. `demand`: (horizon, quantile) → demand over capacity. `offered_load`: in the long run.
+    within a minute. `demand`: (horizon, quantile) → demand over capacity. `offered_load`: in the long run. `load` is
+    what was rolled; it is most of what an engine takes, so it is let go of once the levers are tried on it.
     """
 
     shares: dict[float, float]
@@ -47,16 +47,14 @@ class Projection:
     demand: dict[tuple[float, float], float]
     offered_load: float | None
     engine: Engine
-    load: Load
+    load: Load | None
 
 
 class Occupancy:
     """Everything learned of one engine's load, and its projection."""
 
-    def __init__(self, options: ForecastOptions, rollouts: int = ROLLOUTS) -> None:
-        """`rollouts` trade noise for time."""
+    def __init__(self, options: ForecastOptions) -> None:
         self._options = options
-        self._rollouts = rollouts
         self.grid = Grid(end=max(120.0, *options.horizons))
         self.random = np.random.default_rng(options.seed)
         self._prior_random = np.random.default_rng((options.seed, 1))
@@ -143,15 +141,15 @@ class Occupancy:
         """
         return max(1.0 - self._cached, self.tracker.kept)
 
-    def project(self, now: EngineReading, pool: BlockLine) -> Projection | None:
-        """Roll the present load forward; `None` when the page does not tell enough."""
+    def project(self, now: EngineReading, pool: BlockLine, rollouts: int) -> Projection | None:
+        """Roll the present load forward; `None` when the page does not tell enough. `rollouts` trade noise for time."""
         if now.kv_usage is None or now.running is None or not self.steps.known:
             return None
         options, horizon = self._options, self.grid.times[-1]
         t0, t1, t2 = self.steps.coefficients()
         seats, budget = self.seat_limit or UNKNOWN_LIMIT, options.max_num_batched_tokens or UNKNOWN_LIMIT
         engine = Engine(pool, seats, budget, options.watermark * pool.usable, t0, t1, t2)
-        load = self._load(now, pool, horizon)
+        load = self._load(now, pool, horizon, rollouts)
         futures = roll(engine, load, self.grid)
         cells = [min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1) for h in options.horizons]
         # Requests that end within a cell fall before they have risen: the last trace of them can lie below nothing.
@@ -184,10 +182,10 @@ class Occupancy:
         held = pool.per_token * tokens + pool.per_request * mean
         return rate * (pace * held + t1 * prompt * (prompt * pool.per_token + pool.per_request)) / pool.usable
 
-    def _load(self, now: EngineReading, pool: BlockLine, horizon: float) -> Load:
+    def _load(self, now: EngineReading, pool: BlockLine, horizon: float, rollouts: int) -> Load:
         live, draw = self.tracker.state, self.random
         limit = min(float(self._options.max_model_len or UNKNOWN_LIMIT), self._allowed.most)
-        r = self._affordable(len(live.age) + len(live.prefilling) + (now.waiting or 0.0), horizon)
+        r = self._affordable(rollouts, len(live.age) + len(live.prefilling) + (now.waiting or 0.0), horizon)
         contexts = np.concatenate((live.prompt + live.age, live.prefilling))
         ages = np.concatenate((live.age, np.zeros(len(live.prefilling))))
         left = self._outputs_beyond(ages, (r, len(ages)), limit) - ages
@@ -211,10 +209,10 @@ class Occupancy:
             chance=draw.random((r, self.grid.fine_cells // SCHEDULE_STRIDE)),
         )
 
-    def _affordable(self, present: float, horizon: float) -> int:
+    def _affordable(self, rollouts: int, present: float, horizon: float) -> int:
         """Roll-outs that fit the budget; the more requests there are, the less one roll-out differs from another."""
         requests = present + float(self.arrivals.rates()[-1]) * horizon
-        return int(np.clip(REQUESTS_ROLLED // max(1.0, requests), FEWEST_ROLLOUTS, self._rollouts))
+        return int(np.clip(REQUESTS_ROLLED // max(1.0, requests), FEWEST_ROLLOUTS, rollouts))
 
     def _prompts(self, shape: tuple[int, int]) -> Floats:
         known = self.births if self.births.size else self.prompts
