@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from exporter.reading import CacheConfig, EngineReading
-from exporter.sources.cache_config import cache_config
+from exporter.sources.cache_config import cache_config_among
 from exporter.sources.histograms import Group, histogram, upper_bound
 from exporter.sources.names import plain_text
 from exporter.sources.samples import Labels
@@ -110,8 +110,9 @@ def assemble(
                 found.add(slot, value)
 
     replicas = Counter((model, label) for model, label, _ in engines)
+    beside = Counter((model, replica) for model, _, replica in engines)
     readings = [
-        _reading(who, engine, _joined(caches, who), time, alone=replicas[who[:2]] == 1)
+        _reading(who, engine, _joined(caches, who, beside[who[0], who[2]]), time, alone=replicas[who[:2]] == 1)
         for who, engine in engines.items()
     ]
     return tuple(sorted(readings, key=lambda reading: (reading.model_name, len(reading.engine), reading.engine)))
@@ -156,7 +157,7 @@ def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
 
 
 def _joined(
-    caches: Mapping[tuple[str | None, str], set[tuple[str, _Rest]]], who: _Who
+    caches: Mapping[tuple[str | None, str], set[tuple[str, _Rest]]], who: _Who, engines: int
 ) -> tuple[str, CacheConfig] | None:
     """The cache configuration of an engine: it bears no model name, and before 0.9 no engine either.
 
@@ -166,7 +167,7 @@ def _joined(
     if len(told) != 1:
         return None
     ((name, labels),) = told
-    return name, cache_config(labels)
+    return name, cache_config_among(labels, engines)
 
 
 def _reading(
