@@ -88,7 +88,7 @@ def test_one_request_can_fill_the_pool_and_none_is_longer(
     exporter = watching(server)
     begun = time.time()
     with Load(server, seed=13) as load:
-        refused = load.send(USABLE * BLOCK_SIZE - 10, 11)
+        refused = load.send(USABLE * BLOCK_SIZE + 1, 1)
         load.wait(30)
         assert refused.fault is not None
         assert refused.fault.startswith("400")
