@@ -54,7 +54,8 @@ def build_monitor(
         devices = DeviceWatch(_gpus(settings, process, memory))
     # A file of the kernel's can block as long as a lock of the server's process is held.
     host = None if settings.host == "none" else HostWatch(Patience("host", memory.read, HOST_SECONDS))
-    return Monitor(watches, devices, host, clock, wall)
+    ranks = settings.tensor_parallel_size * settings.pipeline_parallel_size
+    return Monitor(watches, devices, host, clock, wall, ranks)
 
 
 def forecast_options(settings: "Settings") -> ForecastOptions:

@@ -37,6 +37,7 @@ def capacity_of(cache: CacheConfig | None, arithmetic: "LiveArithmetic | None", 
         bytes_per_block=block_bytes,
         max_model_len=max_model_len,
         weight_bytes=arithmetic.weight_bytes if arithmetic else None,
+        doubled_gain=arithmetic.doubled_gain if arithmetic else None,
         calibration_ratio=arithmetic.calibration_ratio if arithmetic else None,
         calibration_cause=arithmetic.cause if arithmetic else None,
     )

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from exporter.card_levers import with_card_levers
 from exporter.errand import Errand
 from exporter.errors import SourceError, unexpected
 from exporter.memory import Serving, together
@@ -54,6 +55,7 @@ class Monitor:
         host: Host | None,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        ranks: int = 1,
     ) -> None:
         self.latest: Snapshot | None = None
         self._watches = tuple(watches)
@@ -61,6 +63,7 @@ class Monitor:
         self._host = host
         self._clock = clock
         self._wall = wall
+        self._ranks = ranks
         self._ticks = 0
         self._health: dict[str, SourceHealth] = {}
 
@@ -72,6 +75,7 @@ class Monitor:
         devices, host = self._devices, self._host
         gpus = self._ask("nvml", lambda now: devices.read(now, serving)) if devices is not None else None
         container = self._ask("host", lambda now: host.read(now, serving)) if host is not None else None
+        engines = [status for server in servers for status in server.engines]
         self._ticks += 1
         ended = self._clock()
         self.latest = Snapshot(
@@ -79,7 +83,7 @@ class Monitor:
             wall_time=self._wall(),
             duration_seconds=ended - started,
             ticks=self._ticks,
-            engines=tuple(status for server in servers for status in server.engines),
+            engines=with_card_levers(engines, gpus or (), self._ranks),
             devices=gpus or (),
             host=container,
             sources=(*(health for server in servers for health in server.sources), *self._health.values()),

@@ -28,6 +28,8 @@ class Capacity:
     bytes_per_block: int | None = None
     weight_bytes: int | None = None
     """The model's weights, estimated from its config."""
+    doubled_gain: float | None = None
+    """Tokens with twice the tensor-parallel ranks over now, estimated from the model's config."""
     max_model_len: int | None = None
     calibration_ratio: float | None = None
     calibration_cause: str | None = None

@@ -40,6 +40,8 @@ class LiveArithmetic:
     estimated: str | None
     weight_bytes: int | None = None
     """The weights of one rank, a vision or audio tower left out; `None` where they cannot be counted."""
+    doubled_gain: float | None = None
+    """Capacity in tokens with twice the tensor-parallel ranks over now; `None` where it cannot be worked out."""
 
 
 def live_arithmetic(
@@ -90,7 +92,23 @@ def _live(
         cause=_cause(architecture, options, cache, ratio) if outside and ratio is not None else None,
         estimated=architecture.estimated,
         weight_bytes=_weight_bytes(architecture, options),
+        doubled_gain=_doubled_gain(architecture, options, pool) if known else None,
     )
+
+
+def _doubled_gain(architecture: Architecture, options: EngineOptions, pool: Pool) -> float | None:
+    """What twice the ranks would hold over what these hold: the weights each rank is rid of become blocks."""
+    wider = replace(
+        options, tensor_parallel_size=2 * options.tensor_parallel_size, num_gpu_blocks_override=None, block_size=None
+    )
+    now, then = _weight_bytes(architecture, options), _weight_bytes(architecture, wider)
+    if now is None or then is None or not pool.kv_cache_size_tokens:
+        return None
+    try:
+        larger = size_architecture(architecture, wider, pool.num_gpu_blocks * pool.bytes_per_block + now - then)
+    except InputError:
+        return None
+    return larger.kv_cache_size_tokens / pool.kv_cache_size_tokens
 
 
 def _weight_bytes(architecture: Architecture, options: EngineOptions) -> int | None:

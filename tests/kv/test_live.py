@@ -95,3 +95,14 @@ def test_a_broken_config_is_one_kind_of_error(broken: dict[str, Any]) -> None:
     """Whatever is wrong in a config.json, a tick sees an InputError and nothing else."""
     with pytest.raises(InputError):
         live_arithmetic({**config("llama-3.1-8b"), "head_dim": None, **broken}, CacheConfig())
+
+
+def test_twice_the_ranks_hold_more_than_twice() -> None:
+    """Each rank has half the heads and is rid of half the weights, which become blocks as well."""
+    case = _case("llama-3.1-8b")
+    live = live_arithmetic(case["config"], _page(case), max_model_len=case["max_model_len"])
+    assert live.weight_bytes is not None
+    assert live.usable_blocks is not None
+    assert live.doubled_gain is not None
+    pool = (live.usable_blocks + 1) * live.bytes_per_block
+    assert live.doubled_gain == pytest.approx(2 * (pool + live.weight_bytes / 2) / pool, rel=1e-3)
