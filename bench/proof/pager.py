@@ -1,9 +1,9 @@
 """From a real vLLM that fills up to a page: `VLLM_ENV=DIR python -m bench.proof.pager [--runs 1] [--save]`.
 
-Every part but PagerDuty is the real one: vLLM on the CPU under a load that rises, `vllm-headroom run` beside it,
-Prometheus with the committed rules, Alertmanager with the committed routing; PagerDuty is a receiver on loopback that
-refuses what PagerDuty's API would refuse. A forward pass takes at least as long as told, as a real model's does; a tiny
-one's takes three milliseconds, and then no scrape could keep up.
+Every part but PagerDuty is the real one: vLLM on the CPU under a burst on top of a steady load, `vllm-headroom run`
+beside it, Prometheus with the committed rules, Alertmanager with the committed routing; PagerDuty is a receiver on
+loopback that refuses what PagerDuty's API would refuse. A forward pass takes at least as long as told, as a
+real model's does; a tiny one's takes three milliseconds, and then no scrape could keep up.
 """
 
 import argparse
@@ -23,16 +23,16 @@ from tests.grafana.stack import alertmanager, prometheus
 from tests.grafana.story import KEY, RULES, WHERE, committed, configured
 from tests.support.tools import tool
 from tests_vllm.exporter import Exporter
-from tests_vllm.holding import sample
 from tests_vllm.load import Load
 from tests_vllm.paced import PacedServer
 from tests_vllm.tiny import make_model
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "img"
-FLAGS = ("--num-gpu-blocks-override", "1024", "--served-model-name", "tiny")
-FIRST_GAP, LAST_GAP, FASTER = 4.0, 0.6, 0.98
-PROMPTS, OUTPUTS = (600, 1800), (300, 900)
+FLAGS = ("--num-gpu-blocks-override", "1280", "--served-model-name", "tiny")
+PROMPT, OUTPUT = 300, 1500
+USUAL, JOINING, STEADY, BURST = 20, 2.5, 8, 15
+"""Chats at once and seconds between the first of them; how many must have ended, and how many come on top then."""
 LONGEST = 300.0
 AFTER_SECONDS = 6.0
 
@@ -41,6 +41,7 @@ AFTER_SECONDS = 6.0
 class Run:
     """One ramp; seconds from its start, `None` for what did not happen. `lines` are what the picture shows."""
 
+    burst: float | None
     alarm: float | None
     page: float | None
     severity: str | None
@@ -57,10 +58,10 @@ class Run:
 
 
 def ramp(home: Path, seed: int, scrape_seconds: float, step_seconds: float, shot: Path | None) -> Run:
-    """One server, one rising load, until some seconds after both page and preemption; `shot` is taken at the page."""
+    """One server, one burst, until some seconds after both page and preemption; `shot` is taken at the page."""
     with contextlib.ExitStack() as stack:
-        served = PacedServer(make_model(home / "tiny"), home, "vllm", *FLAGS, pace=step_seconds)
-        server = stack.enter_context(served)
+        server = PacedServer(make_model(home / "tiny"), home, "vllm", *FLAGS, pace=step_seconds)
+        stack.enter_context(server)
         duty = stack.enter_context(PagerDuty(KEY))
         config = configured(committed("alertmanager.yml"), duty, home)
         router = stack.enter_context(alertmanager(home / "alertmanager", config))
@@ -68,16 +69,21 @@ def ramp(home: Path, seed: int, scrape_seconds: float, step_seconds: float, shot
         target = {"llm/vllm-headroom": [(exporter.url.removeprefix("http://"), WHERE)]}
         stack.enter_context(prometheus(home / "prometheus", target, RULES, [router], scrape_seconds=scrape_seconds))
         load = stack.enter_context(Load(server, seed=seed))
-        begun, gap = time.time(), FIRST_GAP
+        begun = time.time()
         due, until = begun, begun + LONGEST
         preempted: float | None = None
+        burst: float | None = None
         taken = shot is None
         while (now := time.time()) < until:
-            if now >= due:
-                load.send(load.random.randint(*PROMPTS), load.random.randint(*OUTPUTS))
-                due, gap = due + gap, max(LAST_GAP, gap * FASTER)
-            if preempted is None and sample(server.page(), "num_preemptions_total"):
-                preempted = time.time()
+            usual = len(load.live()) - (BURST if burst else 0)
+            if usual < USUAL and now >= due:
+                load.send(PROMPT, OUTPUT)
+                due = now + (JOINING if len(load.sent) < USUAL else 0.0)
+            if burst is None and sum(one.done for one in load.sent) >= STEADY:
+                burst = now
+                for _ in range(BURST):
+                    load.send(PROMPT, OUTPUT)
+            preempted = next((one.at for one in server.events(begun) if one.event == "preempted"), None)
             if not taken and duty.accepted and shot is not None:
                 photograph(exporter.url, shot)
                 taken = True
@@ -91,6 +97,7 @@ def ramp(home: Path, seed: int, scrape_seconds: float, step_seconds: float, shot
     odds = [(one.ended - begun, one.value("oom_probability", **sixty)) for one in readings]
     page_at = paged.time - begun if paged else None
     return Run(
+        burst=burst - begun if burst else None,
         alarm=next((one.ended - begun for one in readings if one.predicted), None),
         page=page_at,
         severity=str(paged.payload["severity"]) if paged else None,
@@ -130,6 +137,7 @@ def section(runs: Sequence[Run], options: argparse.Namespace, version: str) -> S
     rows = tuple(
         (
             number,
+            at(run.burst),
             at(run.alarm),
             f"{at(run.page)} ({run.severity or '–'})",
             "–" if run.usage_at_page is None else f"{run.usage_at_page:.0%}",
@@ -144,16 +152,19 @@ def section(runs: Sequence[Run], options: argparse.Namespace, version: str) -> S
         text=(
             f"Real Prometheus (scraping and evaluating every {options.scrape_seconds:g} s) with the committed rules, "
             "real Alertmanager with the committed routing, a receiver on loopback that accepts what PagerDuty's API "
-            "accepts. Requests of 600–1,800 tokens that ask for 300–900 come faster and faster, each 2 % sooner "
-            "after the one before, until the pool of 1,024 blocks is full; a forward pass takes at least "
-            f"{1000 * options.step_seconds:.0f} ms, as a real model's does. The page came before the first preemption "
-            f"in {before} of {len(runs)} runs.",
+            f"accepts. {USUAL} chats at once, each a prompt of {PROMPT} tokens and an answer of {OUTPUT:,}, hold "
+            f"about half of a pool of 1,280 blocks of 32 tokens; then {BURST} more come at once, which fit at first "
+            f"and cannot once they have grown. A forward pass takes at least {1000 * options.step_seconds:.0f} ms, as "
+            f"a real model's does. The page came before the first preemption in {before} of {len(runs)} runs.",
             f"What the pager was told: “{runs[0].summary}”",
         ),
         command=f"python -m bench.proof.pager --runs {len(runs)} --save",
         ran=here(version),
         tables=(
-            Table(("run", "alarm on", "page received", "pool in use then", "first preemption", "page ahead by"), rows),
+            Table(
+                ("run", "burst", "alarm on", "page received", "pool in use then", "first preemption", "page ahead by"),
+                rows,
+            ),
         ),
         pictures=(
             Picture(
@@ -167,7 +178,12 @@ def section(runs: Sequence[Run], options: argparse.Namespace, version: str) -> S
 
 def picture(run: Run) -> str:
     """The timeline of a run."""
-    marks: dict[str, Any] = {"alarm": run.alarm, "page received": run.page, "first preemption": run.preempted}
+    marks: dict[str, Any] = {
+        "burst": run.burst,
+        "alarm": run.alarm,
+        "page received": run.page,
+        "first preemption": run.preempted,
+    }
     seconds = max(at for line in run.lines.values() for at, _ in line)
     return timeline(run.lines, {name: at for name, at in marks.items() if at is not None}, seconds)
 

@@ -34,7 +34,7 @@ PROMPTS = (29, 125, 300, 1030)
 PROMPT, OUTPUT = 120, 900
 GAP_SECONDS, LEAST_GAP, FASTER = 4.0, 0.5, 0.93
 """A request every four seconds at first, each gap a little shorter than the one before."""
-RAMP_SECONDS = 180.0
+RAMP_SECONDS = 100.0
 EXPECTED = ("kv_usage", "running", "waiting", "preemptions", "prompt_tokens", "generation_tokens", "finished")
 
 
