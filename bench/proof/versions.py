@@ -118,14 +118,14 @@ def try_release(home: Path) -> Trial:
             load.send(50, 20)
             load.wait(60)
         quiet = server.page()
-        keep(quiet, f"vllm-{short}-cpu-quiet.prom", model)
+        keep(quiet, f"vllm-{short}-cpu-one-engine-quiet.prom", model)
         pool, held = compare(server, home / "compared.log", *OVERRIDE, prompts=PROMPTS)
         made = blocks_before_override(server.log.read_text(encoding="utf-8", errors="replace"))
         with Exporter(server.url, home / "exporter.log", gpus="none", host="none") as exporter:
             preemptions, exhausted, lead, full = ramp(server, exporter)
             last = exporter.last.page
         if full:
-            keep(full, f"vllm-{short}-cpu-full.prom", model)
+            keep(full, f"vllm-{short}-cpu-one-engine-full.prom", model)
     found = names(last)
     source = next(dict(labels)["source"] for _, labels in last.values("kv_capacity_tokens"))
     labels = cache_labels(quiet)
