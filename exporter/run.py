@@ -1,7 +1,6 @@
 """The daemon: build every part from the settings, tick until told to stop."""
 
 import logging
-import queue
 import signal
 import sys
 import threading
@@ -29,6 +28,8 @@ STALE_TICKS = 3
 TURN_SECONDS = 0.0005
 """How long a thread may keep the interpreter from another: a tick must not wait 5 ms, Python's own measure, each time
 it comes back from the system while a crowd scrapes, nor a scrape while a tick works."""
+
+SIGNALS = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 PATIENCE_SECONDS = 0.6
 """How long a tick is waited for at the end: SIGTERM ends the process within a second whatever its sources do."""
@@ -145,9 +146,10 @@ def serve(settings: "Settings") -> int:
     allow_more()
     logs.start(settings.log_level, settings.log_format)
     log = logging.getLogger(__name__)
-    told: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue that a signal's handler may put into
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: told.put(number))
+    # Blocked before there is any thread, and waited for: a handler is not run while its thread waits for a lock, if the
+    # signal came the moment before it began to wait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     clock = SteadyClock(time.monotonic)
     with Daemon(build_monitor(settings, clock), settings, clock) as daemon:
         log.info("vllm-headroom %s watches %s, serves %s", __version__, ", ".join(settings.vllm_url), daemon.url)
@@ -155,7 +157,7 @@ def serve(settings: "Settings") -> int:
             log.info("the page is protected by: %s", daemon.guard.summary)
             if daemon.guard.asks_credentials and not daemon.guard.secure and not on_loopback(settings.listen):
                 log.warning("what opens the page goes over the network unencrypted: PAGE_TLS_CERT_FILE serves HTTPS")
-        while told.get() == signal.SIGHUP:
+        while signal.sigwait(SIGNALS) == signal.SIGHUP:
             daemon.reload()
     log.info("stopped")
     return 0
