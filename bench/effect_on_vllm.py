@@ -17,11 +17,10 @@ import contextlib
 import math
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from tests_vllm.tiny import VOCABULARY, make_model
 FLAGS = ("--max-model-len", "2048", "--block-size", "32", "--num-gpu-blocks-override", "1024")
 SETTLE_SECONDS = 3.0
 WARM_SECONDS = 8.0
+END_SECONDS = 60.0
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 """97.5 % quantiles of Student's t for 1, 2, … degrees of freedom."""
 
@@ -97,19 +97,25 @@ class Clients:
         return Window(sidecar, tokens / (ended - begun), float(gaps.mean()), float(np.percentile(gaps, 99)))
 
 
-@contextlib.contextmanager
-def exporter(url: str, home: Path) -> Iterator[None]:
-    """`vllm-headroom run` as it is installed: one reading a second, forecast on."""
+@contextlib.asynccontextmanager
+async def exporter(url: str, home: Path) -> AsyncIterator[None]:
+    """`vllm-headroom run` as it is installed: one reading a second, forecast on. The clients go on while it ends."""
     command = [sys.executable, "-m", "exporter", "run", "--vllm-url", url, "--listen", f"127.0.0.1:{free_port()}"]
     with (home / "exporter.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
     try:
         yield
-        if process.poll() is not None:
+        if process.returncode is not None:
             raise RuntimeError((home / "exporter.log").read_text())
     finally:
-        process.terminate()
-        process.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), END_SECONDS)
+        except TimeoutError:
+            print(f"the exporter did not end within {END_SECONDS:g} s:\n{(home / 'exporter.log').read_text()[-2000:]}")
+            process.kill()
+            await process.wait()
 
 
 async def measure(server: VllmServer, home: Path, options: argparse.Namespace) -> list[Window]:
@@ -123,7 +129,7 @@ async def measure(server: VllmServer, home: Path, options: argparse.Namespace) -
     windows = []
     for _ in range(options.pairs):
         for sidecar in order.sample((True, False), 2):
-            with exporter(server.url, home) if sidecar else contextlib.nullcontext():
+            async with exporter(server.url, home) if sidecar else contextlib.nullcontext():
                 await asyncio.sleep(SETTLE_SECONDS)
                 begun = time.monotonic()
                 await asyncio.sleep(options.seconds)
