@@ -94,6 +94,8 @@ def test_a_second_instance_on_the_port_is_a_clear_error() -> None:
 def test_paths_and_forms() -> None:
     """Text, OpenMetrics and gzip are served as asked; another path is 404; HEAD has no body."""
     with pages.PageServer(pages.answer(PAGE)) as server, daemon("--vllm-url", server.url) as (_, url):
+        while httpx.get(f"{url}/readyz").status_code != 200:
+            time.sleep(0.05)
         plain = httpx.get(f"{url}/metrics", headers={"Accept-Encoding": "identity"})
         assert plain.headers["content-type"].startswith("text/plain; version=")
         assert "content-encoding" not in plain.headers

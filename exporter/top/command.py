@@ -104,6 +104,8 @@ def _watch(sources: Sequence[Reader], options: argparse.Namespace) -> int:
 
     told_to_stop: list[bool] = []
     before = signal.signal(signal.SIGTERM, lambda *_: told_to_stop.append(True))
+    # A program begun in the background of a script ignores Ctrl-C, and hands that on to what it begins.
+    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
     board = Board(window=options.window)
     look(board)
     for source in sources:
@@ -112,6 +114,7 @@ def _watch(sources: Sequence[Reader], options: argparse.Namespace) -> int:
         show(look, board, lambda: bool(told_to_stop))
     finally:
         signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, ignored)
         for source in sources:
             source.close()
     return GOOD_NEWS

@@ -85,6 +85,14 @@ def served() -> Served:
 
 def check(data: bytes) -> None:
     """No tick fails, the page is one that prometheus_client reads, the status document is JSON, the forecast lives."""
+    logging.disable(logging.CRITICAL)  # a failing tick is told by what it raises, not by a million lines
+    try:
+        _check(data)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _check(data: bytes) -> None:
     body, _, models = data.partition(CUT)
     pages = served()
     monitor = daemon(body, models, pages.clock)
@@ -141,4 +149,3 @@ TARGET = Target(
     allowed=(),
     longest=8192,
 )
-logging.disable(logging.CRITICAL)  # a failing tick is told by what it raises, not by a million lines
