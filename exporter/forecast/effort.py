@@ -9,7 +9,8 @@ ROLLOUTS_OF_ALL = 512
 """Roll-outs of all engines together, while there are no fewer than `FEWEST_ROLLOUTS` of each."""
 REROLL_SECONDS = 2.0
 """A roll-out stands this long; the running set and the last minutes are followed at every reading."""
-ENGINES_A_SECOND = 16
+ENGINES_A_SECOND = 6
+"""Of many engines, that many are rolled each second."""
 
 
 @dataclass(frozen=True, slots=True)

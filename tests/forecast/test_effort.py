@@ -18,7 +18,7 @@ from tests.forecast.engines import Engine, Request, pool
 
 @given(st.integers(1, 256))
 def test_the_roll_outs_of_a_second_are_bounded(engines: int) -> None:
-    """All engines together are never rolled more often than sixteen of the smallest kind, or eight of the largest."""
+    """All engines together are never rolled more often than eight that have all they want."""
     each = Effort.among(engines)
     assert FEWEST_ROLLOUTS <= each.rollouts <= ROLLOUTS
     assert engines * each.rollouts / each.reroll_seconds <= ROLLOUTS_OF_ALL / 2
@@ -47,9 +47,9 @@ def test_engines_that_come_together_are_rolled_in_turns(monkeypatch: pytest.Monk
         for number, forecaster in enumerate(forecasters):
             forecaster.observe(reading, pool(), Effort.among(64, 8 * number))
     times = sorted(rolled)
-    assert times[1] == times[0] + 1, "the first roll-outs are spread, too"
-    assert max(rolled.values()) <= 3
-    assert sum(rolled.values()) >= 8 * 5, "and every one of them is rolled again and again"
+    assert times[1] <= times[0] + 2, "the first roll-outs are spread, too"
+    assert max(rolled.values()) <= 2
+    assert sum(rolled.values()) >= 8 * 2, "and every one of them is rolled again and again"
 
 
 def test_what_was_rolled_is_let_go_of() -> None:
