@@ -141,5 +141,5 @@ def _soak() -> list[str]:
         "",
         "Found wrong: " + ("; ".join(told["wrong"]) if told["wrong"] else "nothing grew, drifted or was lost") + ".",
         "",
-        *(textwrap.wrap(told["note"], 118) + [""] if "note" in told else []),
+        *([*textwrap.wrap(told["note"], 118), ""] if "note" in told else []),
     ]
