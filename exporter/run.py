@@ -5,7 +5,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from exporter import __version__, logs
@@ -137,6 +138,22 @@ def on_loopback(listen: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keeps signals until they are waited for, in every thread that is begun here.
+
+    A handler is not run while its thread waits for a lock, if the signal came the moment before it began to wait.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        while signal.sigtimedwait(SIGNALS, 0) is not None:
+            pass  # told twice
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def serve(settings: "Settings") -> int:
     """Run until SIGTERM or SIGINT; SIGHUP reads the files anew that protect the page.
 
@@ -146,12 +163,8 @@ def serve(settings: "Settings") -> int:
     allow_more()
     logs.start(settings.log_level, settings.log_format)
     log = logging.getLogger(__name__)
-    # Blocked before there is any thread, and waited for: a handler is not run while its thread waits for a lock, if the
-    # signal came the moment before it began to wait.
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     clock = SteadyClock(time.monotonic)
-    with Daemon(build_monitor(settings, clock), settings, clock) as daemon:
+    with _signals_kept(), Daemon(build_monitor(settings, clock), settings, clock) as daemon:
         log.info("vllm-headroom %s watches %s, serves %s", __version__, ", ".join(settings.vllm_url), daemon.url)
         if daemon.guard is not None:
             log.info("the page is protected by: %s", daemon.guard.summary)

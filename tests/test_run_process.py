@@ -136,3 +136,16 @@ def test_the_command_line_explains_itself() -> None:
     assert re.fullmatch(r"vllm-headroom \d+\.\d+\.\d+\n", call("--version").stdout)
     assert call("run", "--help").returncode == 0
     assert call("run", "--no-such-flag").returncode == 2
+
+
+def test_a_daemon_that_could_not_begin_leaves_signals_as_they_were() -> None:
+    """What the same process begins after it can be told to end."""
+    program = """
+import signal
+from exporter.cli import main
+before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+code = main(["run", "--listen", "192.0.2.1:9488", "--gpus", "none", "--host", "none"])
+print(code, signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "2 True\n", done.stderr
