@@ -18,7 +18,6 @@ import numpy as np
 
 from bench import forecast_gaussian
 from bench.forecast_trace import HORIZON, Floats, Trace, chances, coefficients, figures, pooled, traces
-from exporter.forecast.forecaster import EngineForecaster
 from exporter.forecast.lengths import LengthSample
 from exporter.forecast.occupancy import Occupancy
 
@@ -34,10 +33,7 @@ PARTS: Mapping[str, tuple[tuple[type, str, object], ...]] = {
     "as shipped": (),
     "lengths drawn without regard to age": ((LengthSample, "draw_beyond", whatever_the_age),),
     "no prefix model": ((Occupancy, "kept", WHOLE),),
-    "a Gaussian in place of roll-outs": (
-        (Occupancy, "project", forecast_gaussian.project),
-        (EngineForecaster, "_pull", lambda *_: {}),
-    ),
+    "a Gaussian in place of roll-outs": ((Occupancy, "project", forecast_gaussian.project),),
 }
 
 
