@@ -7,10 +7,8 @@ of ranks would make every byte of a rank wrong. Ratios of capacity over now, est
 from collections.abc import Sequence
 from dataclasses import replace
 
+from exporter.forecast.card_budget import cuda_total, larger_share
 from exporter.snapshot import DeviceStatus, EngineStatus
-
-MORE, MOST = 0.03, 0.95
-"""The next step of gpu_memory_utilization, and where raising it ends: CUDA graphs and peaks need the rest."""
 
 
 def with_card_levers(
@@ -39,15 +37,15 @@ def _share(status: EngineStatus, devices: Sequence[DeviceStatus]) -> tuple[float
     cache, blocks, each = status.reading.cache, status.capacity.usable_blocks, status.capacity.bytes_per_block
     if cache is None or cache.gpu_memory_utilization is None or not blocks or not each:
         return None
-    if cache.num_gpu_blocks_override is not None or cache.gpu_memory_utilization >= MOST:
+    share = larger_share(cache.gpu_memory_utilization)
+    if share is None or cache.num_gpu_blocks_override is not None:
         return None
-    share = min(MOST, round(cache.gpu_memory_utilization + MORE, 2))
     grown: list[float] = []
     for device in devices:
         reading, risk = device.reading, device.risk
         if reading.total is None or risk.headroom_bytes is None or reading.unified:
             return None
-        more = (share - cache.gpu_memory_utilization) * (reading.total - (reading.reserved or 0))
+        more = (share - cache.gpu_memory_utilization) * cuda_total(reading.total, reading.reserved)
         if more > risk.headroom_bytes - (risk.floor_bytes or 0):
             return None
         grown.append(more)

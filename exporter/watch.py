@@ -132,22 +132,21 @@ class ServerWatch:
         )
         self._last |= {_key(status.reading): status for status in statuses}
         gone = self._without(now, "the engine is no longer on the page", {_key(reading) for reading in readings})
-        return ServerStatus(statuses + gone, self._serving(readings), self._sources(started, "ok", ""))
+        return ServerStatus(statuses + gone, self._serving(statuses), self._sources(started, "ok", ""))
 
     def close(self) -> None:
         """Let go of the server's connection."""
         self._source.close()
 
-    def _serving(self, readings: Sequence[EngineReading]) -> Serving:
+    def _serving(self, statuses: Sequence[EngineStatus]) -> Serving:
+        readings = [status.reading for status in statuses]
         allocations: dict[str, int] = {}
-        weights: set[int | None] = set()
         for reading in readings:
-            facts = self._models.facts(reading.model_name, reading.cache, reading.time)
-            allocations |= facts.next_allocation_bytes
-            weights.add(facts.arithmetic.weight_bytes if facts.arithmetic else None)
+            allocations |= self._models.facts(reading.model_name, reading.cache, reading.time).next_allocation_bytes
         offloading = [reading.cache.kv_offloading_gib for reading in readings if reading.cache is not None]
         known = [size for size in offloading if size is not None]
         shares = {reading.cache.gpu_memory_utilization for reading in readings if reading.cache is not None}
+        weights = {status.capacity.weight_bytes for status in statuses}
         return Serving(
             True,
             allocations,

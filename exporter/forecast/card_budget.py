@@ -6,6 +6,8 @@ share for KV cache. CUDA's total, of which it takes its share, is NVML's less wh
 
 from exporter.reading import DeviceReading
 
+MORE, MOST = 0.03, 0.95
+
 
 def over_budget(reading: DeviceReading, utilization: float | None) -> int | None:
     """Bytes used beyond `gpu_memory_utilization` of the card; negative while below, which is no error.
@@ -15,7 +17,7 @@ def over_budget(reading: DeviceReading, utilization: float | None) -> int | None
     if utilization is None or reading.used is None or reading.total is None:
         return None
     mine = reading.this_process if reading.this_process is not None else reading.used - (reading.other_processes or 0)
-    return mine - int(utilization * _cuda_total(reading.total, reading.reserved))
+    return mine - int(utilization * cuda_total(reading.total, reading.reserved))
 
 
 def next_start_bytes(reading: DeviceReading, utilization: float | None, weight_bytes: int | None) -> int | None:
@@ -27,11 +29,17 @@ def next_start_bytes(reading: DeviceReading, utilization: float | None, weight_b
     """
     if utilization is None or reading.total is None or reading.other_processes is None or reading.unified:
         return None
-    total = _cuda_total(reading.total, reading.reserved)
+    total = cuda_total(reading.total, reading.reserved)
     share = int(utilization * total)
     left = total - reading.other_processes - share
     return left if weight_bytes is None else min(left, share - weight_bytes)
 
 
-def _cuda_total(total: int, reserved: int | None) -> int:
+def larger_share(utilization: float) -> float | None:
+    """The next step of `gpu_memory_utilization`; `None` from 0.95 on: CUDA graphs and peaks need the rest."""
+    return min(MOST, round(utilization + MORE, 2)) if utilization < MOST else None
+
+
+def cuda_total(total: int, reserved: int | None) -> int:
+    """What CUDA calls total, of NVML's total and what the driver reserves."""
     return total - (reserved or 0)

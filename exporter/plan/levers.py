@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from exporter.errors import InputError
+from exporter.forecast.card_budget import larger_share
 from exporter.plan.answer import Plan, make_plan
 from exporter.plan.arguments import Request
 
@@ -82,8 +83,8 @@ def _changes(plan: Plan) -> Iterator[tuple[str, Request, str]]:
                 replace(request, options=wider),
                 f"{factor} times the GPUs, and an all-reduce in every layer",
             )
-        if request.utilization < 0.95:
-            higher = min(0.95, round(request.utilization + 0.03, 2))
+        higher = larger_share(request.utilization)
+        if higher is not None:
             yield (
                 f"--gpu-memory-utilization {higher:g}",
                 replace(request, utilization=higher),
