@@ -209,9 +209,9 @@ class Occupancy:
             chance=draw.random((r, self.grid.fine_cells // SCHEDULE_STRIDE)),
         )
 
-    def _affordable(self, rollouts: int, present: float, horizon: float) -> int:
+    def _affordable(self, rollouts: int, there: float, horizon: float) -> int:
         """Roll-outs that fit the budget; the more requests there are, the less one roll-out differs from another."""
-        requests = present + float(self.arrivals.rates()[-1]) * horizon
+        requests = there + float(self.arrivals.rates()[-1]) * horizon
         return int(np.clip(REQUESTS_ROLLED // max(1.0, requests), FEWEST_ROLLOUTS, rollouts))
 
     def _prompts(self, shape: tuple[int, int]) -> Floats:

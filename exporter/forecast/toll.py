@@ -36,7 +36,7 @@ def toll_of(window: Window) -> Toll:
     return Toll(
         preemptions_per_second=rose / seconds,
         preemptions_per_finished_request=rose / finished if finished else None,
-        recomputed_tokens_per_second=_recomputed(window.since(BALANCE_SECONDS), rose / seconds),
+        recomputed_tokens_per_second=_recomputed(window.since(BALANCE_SECONDS), rose / seconds) if rose else 0.0,
     )
 
 
@@ -47,8 +47,6 @@ def _rise(first: EngineReading, last: EngineReading, counter: str) -> float | No
 
 def _recomputed(readings: Sequence[EngineReading], rate: float) -> float | None:
     """Estimated; where no preempted request was seen to wait, by the victim's prompt: it was the last one admitted."""
-    if rate == 0.0:
-        return 0.0
     each = recomputed_each(readings, TOLL_SECONDS)
     prompts = readings[-1].prompt_lengths
     if each is None and prompts is not None and prompts.count > 0:
