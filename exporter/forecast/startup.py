@@ -54,12 +54,17 @@ class Start:
     @property
     def graphs_suspect(self) -> bool:
         """Whether the estimate of graph memory cannot be right and should not be believed."""
-        return self.graphs > GRAPH_SHARE_SUSPECT * self.total
+        return suspect(self.graphs, self.total)
 
     @property
     def risky_utilization(self) -> bool:
         """Whether the budget leaves a small card too little for graphs and first requests."""
         return self.utilization >= HIGH_UTILIZATION and self.total <= SMALL_CARD_BYTES
+
+
+def suspect(graphs: int, total: int) -> bool:
+    """Whether an estimate of so many bytes for CUDA graphs on a card of so many is a fault of the estimate."""
+    return graphs > GRAPH_SHARE_SUSPECT * total
 
 
 def start_faults(start: Start) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from exporter.errors import InputError, shown
+from exporter.forecast.startup import Start, start_faults, suspect
 from exporter.kv.budget import GRAPHS_INSIDE_SINCE, Overrides
 from exporter.plan.answer import Plan, make_plan
 from exporter.plan.arguments import Request
@@ -15,7 +16,6 @@ from exporter.plan.text import gib
 from exporter.sources.model_config import find_model_config, read_config_file
 
 _MAX_BYTES = 256 * 2**20
-_SUSPECT_SHARE = 0.25
 
 
 def explain_log(request: Request, out: TextIO) -> int:
@@ -135,11 +135,13 @@ def _explanations(log: StartupLog, plan: Plan | None) -> list[str]:
         found.append(f"ranks differ from {gib(min(spread))} to {gib(max(spread))}: the pool follows the smallest")
     estimate = log.bytes_of("graphs_estimate")
     total = log.bytes_of("total") or (plan.request.gpu_bytes if plan else None)
-    if estimate is not None and total is not None and estimate > _SUSPECT_SHARE * total:
+    if estimate is not None and total is not None and suspect(estimate, total):
         found.append(
             f"the estimate of {gib(estimate)} for CUDA graphs is suspect: it exceeds a quarter of the card; "
             "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0 with a lower --gpu-memory-utilization works around it"
         )
+    if total is not None:
+        found += [f"the next start: {fault}" for fault in _next_start(log, total)]
     if log.version is not None:
         inside = log.version >= GRAPHS_INSIDE_SINCE
         found.append(
@@ -152,6 +154,19 @@ def _explanations(log: StartupLog, plan: Plan | None) -> list[str]:
     if plan is not None:
         found += _compared(log, plan)
     return found or ["nothing out of the ordinary"]
+
+
+def _next_start(log: StartupLog, total: int) -> tuple[str, ...]:
+    """What speaks against starting again as it started, on a card of `total` bytes; nothing where too little is logged.
+
+    An estimate of the graphs is left out: what they took is logged once they are captured.
+    """
+    utilization, weights, available = log.figure("utilization"), log.bytes_of("weights"), log.bytes_of("available")
+    if utilization is None or weights is None or available is None or available <= 0:
+        return ()
+    known = {name: log.bytes_of(name) or 0 for name in ("non_torch", "graphs")}
+    activations = log.bytes_of("activations") or 0
+    return start_faults(Start(total, utilization, weights, activations, kv=available, **known))
 
 
 def _compared(log: StartupLog, plan: Plan) -> list[str]:

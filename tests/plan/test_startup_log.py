@@ -127,3 +127,28 @@ def test_the_model_that_the_log_names_is_looked_for(
     path.write_text(V1_ONE_LINE.replace("model='m'", "model='org/llama'"), encoding="utf-8")
     assert main(["--from-log", str(path)]) == 0
     assert "131,072 by plan" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("graphs", "share", "said"),
+    [
+        ("1.15", "0.93", "the next start: CUDA graphs may not fit"),
+        ("1.15", "0.97", "0.96 or less is safer on a card of this size"),
+        ("0.50", "0.93", ""),
+    ],
+)
+def test_a_start_that_just_worked_is_told_from_one_with_room(
+    graphs: str, share: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a 24 GiB card, graphs that leave less than a sixth of themselves free, or too high a share, may fail next."""
+    path = tmp_path / "vllm.log"
+    path.write_text(
+        f"Free memory on device (23.8/24.0 GiB) on startup. Desired GPU memory utilization is ({share}, 22.3 GiB). "
+        "Actual usage is 15.0 GiB for weight, 0.5 GiB for peak activation, 0.2 GiB for non-torch memory, "
+        f"and {graphs} GiB for CUDAGraph memory.\nAvailable KV cache memory: 7.0 GiB\n",
+        encoding="utf-8",
+    )
+    assert main(["--from-log", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert said in told
+    assert ("the next start" in told) == bool(said)
