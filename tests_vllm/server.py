@@ -25,6 +25,8 @@ USUAL = {
     "OMP_NUM_THREADS": "1",
 }
 ENGINE_TITLE = "EngineCore"
+EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""The worker inside the engine's process: one of its own polls for the next step without rest, a whole core of it."""
 
 
 def vllm_environment() -> Path:
@@ -86,7 +88,8 @@ class VllmServer:
         """Start it and wait until it answers; raises with the end of its log when it does not."""
         place = vllm_environment()
         command = [str(place / "bin" / "vllm"), "serve", str(self.model), "--host", "127.0.0.1"]
-        command += ["--port", str(self.port), "--load-format", "dummy", "--enforce-eager", *self.flags]
+        command += ["--port", str(self.port), "--load-format", "dummy", "--enforce-eager"]
+        command += ["--distributed-executor-backend", EXECUTOR, *self.flags]
         path = f"{place / 'bin'}:{os.environ.get('PATH', '')}"
         environment = {**os.environ, "PATH": path, **USUAL, **self._environment}
         for ours in ("PYTHONPATH", "VIRTUAL_ENV"):
