@@ -26,22 +26,13 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
+from tests_vllm.tiny import LLAMA
+
 Engine = dict[str, Any]
 Arrival = dict[str, Any]
 Load = tuple[Engine, list[Arrival]]
 
-MODEL = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "vocab_size": 512,
-    "max_position_embeddings": 131072,
-}
+MODEL = {**LLAMA, "max_position_embeddings": 131072}
 """Never loaded; the scheduler wants to know that there is a model."""
 
 BASE: Engine = {
