@@ -10,12 +10,13 @@ import argparse
 import gc
 import json
 import os
+import pickle
 import platform
 import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +26,6 @@ import exporter
 from bench.census import Growth, Held, census
 from bench.soak_world import HOUR, Wire, World
 from exporter.assembly import build_monitor
-from exporter.heap import give_back
 from exporter.history import History
 from exporter.memory import DeviceWatch
 from exporter.pace import Pace, SteadyClock
@@ -78,10 +78,16 @@ class Sample:
     """CPU time of a tick, mean of the hour; the world's own not counted."""
 
 
+Counting = Callable[[Callable[[], dict[str, Held]]], dict[str, Held]]
+"""Where the census is taken."""
+
+
 class Soak:
     """The daemon's parts in a world; `run` goes on hour by hour."""
 
-    def __init__(self, directory: Path, seed: int = 0, interval: float = 1.0) -> None:
+    def __init__(
+        self, directory: Path, seed: int = 0, interval: float = 1.0, count: Counting = lambda census: census()
+    ) -> None:
         flags = {
             "vllm_url": "http://127.0.0.1:8000",
             "poll_interval_seconds": str(interval),
@@ -110,6 +116,7 @@ class Soak:
         self.ticks = self.late = 0
         self.most_series = self.page_series = 0
         self._clock = clock
+        self._count = count
         self.interval = interval
         self._pace = Pace(interval, clock())
         self._begun = self._pace.due
@@ -192,9 +199,7 @@ class Soak:
         self._scrape(0)
         gc.collect()
         resident = _resident_mib()
-        roots = {"monitor": self.monitor, "history": self.history, "routes": self.routes}
-        held = census(roots, ("exporter", "bench", "tests"))
-        held = {owner: one for owner, one in held.items() if owner.partition(".")[0] not in NOT_OURS}
+        held = self._count(self._census)
         latest = self.monitor.latest
         self.held = held
         if len(self.samples) >= SETTLED_SAMPLES:
@@ -212,7 +217,26 @@ class Soak:
                 tick_cpu_ms=round(tick_cpu_ms, 3),
             )
         )
-        give_back()  # what the census took is not the daemon's
+
+    def _census(self) -> dict[str, Held]:
+        """What is held by whom."""
+        roots = {"monitor": self.monitor, "history": self.history, "routes": self.routes}
+        held = census(roots, ("exporter", "bench", "tests"))
+        return {owner: one for owner, one in held.items() if owner.partition(".")[0] not in NOT_OURS}
+
+
+def counted_apart(count: Callable[[], dict[str, Held]]) -> dict[str, Held]:
+    """The same counted in a copy of this process: what counting takes is not the daemon's."""
+    reader, writer = os.pipe()
+    if not os.fork():
+        with os.fdopen(writer, "wb") as stream:
+            pickle.dump(count(), stream)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        held: dict[str, Held] = pickle.load(stream)
+    os.wait()
+    return held
 
 
 def _resident_mib() -> float:
@@ -246,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The container's files are written ten thousand times: in memory, where there is a place for it.
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
-        soak = Soak(Path(directory), arguments.seed, arguments.interval)
+        soak = Soak(Path(directory), arguments.seed, arguments.interval, counted_apart)
         for hour in range(arguments.hours):
             soak.run((hour + 1) * HOUR - soak.world.now)
             print(json.dumps(asdict(soak.samples[-1])), flush=True)
