@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.proof.section import Section, Table, here
 from tests_vllm.holding import BATCHED_TOKENS, BLOCK_SIZE, KV_BYTES, MAX_MODEL_LEN
-from tests_vllm.shapes import REFUSED, SHAPES, Shape
+from tests_vllm.shapes import SHAPES, Shape
 
 TRUTH = Path(__file__).parents[2] / "tests" / "data" / "kv" / "real_server.json"
 PREFIX = "model "
@@ -46,8 +46,13 @@ def truth(found: Found, version: str) -> list[dict[str, Any]]:
             "held": dict(zip(found[PREFIX + name]["contexts"], found[PREFIX + name]["held"], strict=True)),
         }
         for name in SHAPES
-        if PREFIX + name in found
+        if ran(found, name)
     ]
+
+
+def ran(found: Found, name: str) -> bool:
+    """Whether its requests were served."""
+    return bool(found.get(PREFIX + name, {}).get("held"))
 
 
 def groups(stated: str) -> str:
@@ -65,12 +70,14 @@ def section(found: Found, version: str) -> Section:
     """The comparison, and what could not be compared."""
     rows = []
     for name in SHAPES:
-        if PREFIX + name not in found:
+        if not ran(found, name):
             continue
         one = found[PREFIX + name]
         held = ", ".join(f"{blocks} at {context}" for context, blocks in zip(one["contexts"], one["held"], strict=True))
         rows.append((name, groups(one["groups"]), f"{one['blocks']:,}", f"{one['tokens']:,}", held))
-    refused = [f"{name}: “{shape.refusal}”" for name, shape in REFUSED.items() if PREFIX + name in found]
+    refused = [
+        f"{name}: “{shape.refusal}”" for name, shape in SHAPES.items() if found.get(PREFIX + name, {}).get("fault")
+    ]
     text = [
         "Tiny models with random weights whose layers keep what those of the models named keep. vLLM makes its pool of "
         "1 GiB; a lone request is held at a known length with the engine suspended. Blocks by vLLM's page, by the "
