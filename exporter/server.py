@@ -1,7 +1,7 @@
 """A small HTTP server for our own pages: one thread, bounded connections, times and request sizes.
 
 It runs an event loop in a thread of its own, so that a thousand scrapes at once cost no thousand threads and a
-client that sends slowly costs one idle socket. HTTP itself is h11's.
+client that sends slowly costs one idle socket. What is said on a connection is in `conversation.py`.
 """
 
 import asyncio
@@ -11,20 +11,18 @@ import os
 import socket
 import threading
 import time
-from http import HTTPStatus
 from typing import Any
 
 import h11
 
-from exporter.channel import PIECE_BYTES, Channel, PlainChannel, TlsChannel
+from exporter.channel import Channel, PlainChannel, TlsChannel
+from exporter.conversation import MAX_HEAD_BYTES, Conversation
 from exporter.descriptors import affordable
 from exporter.errors import UsageError
 from exporter.exchange import Guard, Handler, Request, Response
 
 __all__ = ["Guard", "Handler", "HttpServer", "Request", "Response"]
 
-MAX_HEAD_BYTES = 16 * 1024
-MAX_BODY_BYTES = 64 * 1024
 MAX_SECURED_CONNECTIONS = 512
 """OpenSSL holds about 40 KiB for each."""
 _PAUSE_SECONDS = 0.1
@@ -170,92 +168,19 @@ class HttpServer:
             self._connections.discard(task)
             writer.transport.abort()
 
+    async def _talk(self, channel: Channel) -> None:
+        await Conversation(channel, self._handle, self._guard, self._idle_seconds).hold()
+
     async def _welcome(self, plain: PlainChannel) -> None:
         """Secure the connection where that is wanted, and talk."""
         context = None if self._guard is None else self._guard.context()
         if context is None:
-            await self._converse(plain)
+            await self._talk(plain)
             return
         secured = TlsChannel(plain, context)
         async with asyncio.timeout(self._idle_seconds):
             if not await secured.handshake():
                 return
-        await self._converse(secured)
+        await self._talk(secured)
         async with asyncio.timeout(self._idle_seconds):
             await secured.end()
-
-    async def _converse(self, channel: Channel) -> None:
-        """Answer one request after another on a kept-alive connection."""
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-        while True:
-            try:
-                async with asyncio.timeout(self._idle_seconds):
-                    request = await _next_request(connection, channel)
-            except h11.RemoteProtocolError as error:
-                refusal = Response.text(error.error_status_hint, "bad request")
-                await self._send(connection, channel, refusal, head_only=False)
-                return
-            if request is None:
-                return
-            answer = await self._refusal(request, channel) or self._answer(request)
-            await self._send(connection, channel, answer, head_only=request.method == "HEAD")
-            if connection.our_state is h11.MUST_CLOSE:
-                return
-            connection.start_next_cycle()
-
-    async def _refusal(self, request: Request, channel: Channel) -> Response | None:
-        if self._guard is None:
-            return None
-        async with asyncio.timeout(self._idle_seconds):
-            return await self._guard.refuse(request, certified=channel.certified)
-
-    def _answer(self, request: Request) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            refusal = Response.text(405, "only GET and HEAD are served here")
-            return Response(405, refusal.content_type, refusal.body, {"Allow": "GET, HEAD"})
-        try:
-            return self._handle(request)
-        except Exception:  # a page that fails must not take the connection or the server with it
-            logging.getLogger(__name__).exception("the page %s could not be made", request.path)
-            return Response.text(500, "this page could not be made; see the log")
-
-    async def _send(self, connection: h11.Connection, channel: Channel, response: Response, *, head_only: bool) -> None:
-        headers = {
-            "Content-Type": response.content_type,
-            "Content-Length": str(len(response.body)),
-            "X-Content-Type-Options": "nosniff",
-            **response.headers,
-        }
-        reason = HTTPStatus(response.status).phrase.encode()
-        head = h11.Response(status_code=response.status, headers=list(headers.items()), reason=reason)
-        begin = connection.send(head) or b""
-        body = memoryview(b"" if head_only else response.body)
-        if body:
-            connection.send(h11.Data(data=response.body))
-        connection.send(h11.EndOfMessage())
-        async with asyncio.timeout(self._idle_seconds):
-            # Beyond its beginning a page is not copied: it is one for all who read it.
-            await channel.write(begin + body[:PIECE_BYTES])
-            await channel.write(body[PIECE_BYTES:])
-
-
-async def _next_request(connection: h11.Connection, channel: Channel) -> Request | None:
-    """The next whole request, its body read and dropped; `None` when the client is gone."""
-    request: Request | None = None
-    dropped = 0
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await channel.read())
-        elif isinstance(event, h11.Request):
-            path, _, query = event.target.decode("ascii", "replace").partition("?")
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-            request = Request(event.method.decode("ascii"), path or "/", query, headers)
-        elif isinstance(event, h11.Data):
-            dropped += len(event.data)
-            if dropped > MAX_BODY_BYTES:
-                raise h11.RemoteProtocolError("body too large", error_status_hint=413)
-        elif isinstance(event, h11.EndOfMessage):
-            return request
-        else:
-            return None

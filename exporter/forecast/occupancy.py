@@ -20,7 +20,7 @@ from exporter.forecast.window import rise
 from exporter.reading import EngineReading
 
 REQUESTS_ROLLED = 32_000
-"""Requests in all roll-outs together. It bounds time and memory: from four requests a second on there are fewer roll-outs,
+"""Requests in all roll-outs together, a bound on time and memory: from four a second on there are fewer roll-outs,
 and the pooled figures of the recordings are no worse for it."""
 UNKNOWN_LIMIT = 1e9
 PRIOR_PROMPT = 512.0
