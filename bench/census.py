@@ -1,9 +1,11 @@
 """What an object holds, by who holds it: to find the list, the dict or the array that grows."""
 
 import collections
+import os
+import pickle
 import sys
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +53,24 @@ def census(roots: Mapping[str, object], packages: Collection[str] = ("exporter",
             keep.append(part)
             ahead.append((f"{type(thing).__qualname__}.{name}" if ours else owner, part))
     return found
+
+
+Counting = Callable[[Callable[[], dict[str, Held]]], dict[str, Held]]
+"""Where the census is taken."""
+
+
+def counted_apart(count: Callable[[], dict[str, Held]]) -> dict[str, Held]:
+    """The same counted in a copy of this process: what counting takes is not the daemon's."""
+    reader, writer = os.pipe()
+    if not os.fork():
+        with os.fdopen(writer, "wb") as stream:
+            pickle.dump(count(), stream)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        held: dict[str, Held] = pickle.load(stream)
+    os.wait()
+    return held
 
 
 class Growth:

@@ -9,21 +9,20 @@ clock, network, GPU and container are those of `bench.soak_world`. One line an h
 import argparse
 import gc
 import json
-import os
-import pickle
 import platform
 import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import exporter
-from bench.census import Growth, Held, census
+from bench.census import Counting, Growth, Held, census, counted_apart
+from bench.soak_report import Sample, resident_mib, verdict
 from bench.soak_world import HOUR, Wire, World
 from exporter.assembly import build_monitor
 from exporter.history import History
@@ -56,30 +55,6 @@ FORMS = (
     {"accept": "application/openmetrics-text; version=1.0.0"},
     {"accept": "text/plain", "accept-encoding": "gzip"},
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What was held at the end of an hour, after garbage collection."""
-
-    hour: float
-    resident_mib: float
-    blocks: int
-    """Of Python's allocator, in use."""
-    traced_mib: float
-    held_mib: float
-    """By the daemon's own objects, as the census counts them."""
-    series: int
-    """On the metrics page now."""
-    most_series: int
-    """On any page of the hour."""
-    engines: int
-    tick_cpu_ms: float
-    """CPU time of a tick, mean of the hour; the world's own not counted."""
-
-
-Counting = Callable[[Callable[[], dict[str, Held]]], dict[str, Held]]
-"""Where the census is taken."""
 
 
 class Soak:
@@ -130,6 +105,10 @@ class Soak:
         while self.world.now < until:
             self._tick()
         self._sample((self._cpu / max(1, self.ticks - before)) * 1000)
+
+    def verdict(self) -> Iterator[str]:
+        """What is not as it must be, or else nothing."""
+        return verdict(self.samples, self.faults, self.growth)
 
     def look(self) -> None:
         """Somebody opens the status page."""
@@ -198,7 +177,7 @@ class Soak:
     def _sample(self, tick_cpu_ms: float) -> None:
         self._scrape(0)
         gc.collect()
-        resident = _resident_mib()
+        resident = resident_mib()
         held = self._count(self._census)
         latest = self.monitor.latest
         self.held = held
@@ -225,36 +204,6 @@ class Soak:
         return {owner: one for owner, one in held.items() if owner.partition(".")[0] not in NOT_OURS}
 
 
-def counted_apart(count: Callable[[], dict[str, Held]]) -> dict[str, Held]:
-    """The same counted in a copy of this process: what counting takes is not the daemon's."""
-    reader, writer = os.pipe()
-    if not os.fork():
-        with os.fdopen(writer, "wb") as stream:
-            pickle.dump(count(), stream)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as stream:
-        held: dict[str, Held] = pickle.load(stream)
-    os.wait()
-    return held
-
-
-def _resident_mib() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 2)
-
-
-def verdict(soak: Soak) -> Iterator[str]:
-    """What is not flat from the first hour on, or else nothing."""
-    settled = soak.samples[1:]
-    for name in ("resident_mib", "held_mib"):
-        values = [getattr(sample, name) for sample in settled]
-        if values and max(values) - min(values) > 2.0:
-            yield f"{name} lies between {min(values)} and {max(values)} after the first hour"
-    yield from soak.faults
-    yield from (f"grows: {one}" for one in soak.growth.told())
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Soak, print, and write the figures; 1 when something grows, drifts or is lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -278,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 figures = told(soak, round(time.process_time() - begun))
                 arguments.output.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
         soak.monitor.close()
-    wrong = list(verdict(soak))
+    wrong = list(soak.verdict())
     print("\n".join(wrong) or "nothing grows, drifts or is lost")
     return 1 if wrong else 0
 
@@ -296,7 +245,7 @@ def told(soak: Soak, cpu_seconds: int) -> dict[str, Any]:
         "version": exporter.__version__,
         "kills": soak.world.kills,
         "starts": soak.world.starts,
-        "wrong": list(verdict(soak)),
+        "wrong": list(soak.verdict()),
         "samples": [asdict(sample) for sample in soak.samples],
     }
 
