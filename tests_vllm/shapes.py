@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests_vllm.tiny import LLAMA
@@ -14,7 +15,7 @@ def every(count: int, nth: int, other: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A config.json, flags that it needs, and, where the CPU backend does not serve it, what it says instead."""
+    """A config.json, flags that it needs, and, where a CPU's kernels do not serve it, what they say instead."""
 
     config: Mapping[str, Any]
     flags: tuple[str, ...] = ()
@@ -24,6 +25,11 @@ class Shape:
 def of(architecture: str, model_type: str, layers: int, **keys: Any) -> dict[str, Any]:
     """A config.json: what the tiny Llama has, and what this model has of its own."""
     return {**LLAMA, "architectures": [architecture], "model_type": model_type, "num_hidden_layers": layers, **keys}
+
+
+def mla_block_size() -> str:
+    """Of the two kernels for MLA, that for CPUs with AMX takes multiples of 32 tokens, the other 16 alone."""
+    return "32" if "amx_tile" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace") else "16"
 
 
 _LINEAR = {
@@ -88,7 +94,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "DeepSeek-V2": Shape(
         of("DeepseekV2ForCausalLM", "deepseek_v2", 2, q_lora_rank=64, first_k_dense_replace=2, **_MLA),
-        flags=("--block-size", "16"),
+        flags=("--block-size", mla_block_size()),
     ),
     "Qwen3-Next": Shape(
         of(
@@ -106,10 +112,6 @@ SHAPES: Mapping[str, Shape] = {
             **_LINEAR,
         )
     ),
-}
-"""What the CPU backend serves; the groups are those of the models named."""
-
-REFUSED: Mapping[str, Shape] = {
     "Granite-4 (Mamba2 hybrid)": Shape(
         of(
             "GraniteMoeHybridForCausalLM",
@@ -149,4 +151,4 @@ REFUSED: Mapping[str, Shape] = {
         refusal="Dimension out of range (expected to be in range of [-2, 1], but got 2)",
     ),
 }
-"""What it gives up on: its pool is made and agrees, but the first forward pass fails."""
+"""The groups are those of the models named. With a `refusal`, the kernels of some CPUs fail at the first request."""

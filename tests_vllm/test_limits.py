@@ -86,6 +86,7 @@ def test_one_request_can_fill_the_pool_and_none_is_longer(
     Nothing is preempted, so nothing is exhausted, and it is no stall: a token comes with every step.
     """
     exporter = watching(server)
+    exporter.wait(lambda now: now.page.state() == "ok", 60, "enough readings")
     begun = time.time()
     with Load(server, seed=13) as load:
         refused = load.send(USABLE * BLOCK_SIZE + 1, 1)
@@ -100,7 +101,7 @@ def test_one_request_can_fill_the_pool_and_none_is_longer(
         while not longest.done:
             reading = exporter.next()
             most = max(most, reading.used or 0)
-            assert reading.page.state() in ("ok", "watch", "predicted")
+            assert reading.page.state() in ("ok", "watch", "predicted"), exporter.status()["engines"][0]["state"]
         load.wait(60)
     readings = exporter.since(begun)
     findings.note(
