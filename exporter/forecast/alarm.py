@@ -21,8 +21,8 @@ class AlarmRule:
     engine is watched.
     """
 
-    on: float = 0.53
-    near_on: float = 0.24
+    on: float = 0.50
+    near_on: float = 0.21
     off: float = 0.27
     hold: float = 1.0
     release: float = 4.0

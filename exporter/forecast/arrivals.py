@@ -22,6 +22,11 @@ ANALOGUE_PRIOR_SECONDS = 900.0
 """With this much past, half of the futures are analogues."""
 PARAMETRIC_SHARE = 0.25
 """Share of futures that stay with the uncertain rate, however long the past: what never happened yet can."""
+TREND_HALF_LIVES = (15.0, 60.0)
+TREND_SECONDS = 10.0
+"""How far ahead of now a trend is believed to go on."""
+TREND_MOST = 3.0
+"""Times the rate of the last quarter of a minute."""
 
 
 def arrived_in_total(reading: EngineReading) -> float | None:
@@ -76,6 +81,21 @@ class Arrivals:
         rates: Floats = self._rates / np.maximum(self._weight, 1e-9)
         return rates
 
+    def trend(self) -> float:
+        """Arrivals per second a little ahead, if they go on growing or falling as they have.
+
+        A rate that grows as exp(g·t) has a mean, forgetting at λ, of λ / (λ + g) of it: two means tell g, and the rate.
+        """
+        rates = self.rates()
+        quick, slow = (float(rates[HALF_LIVES.index(half_life)]) for half_life in TREND_HALF_LIVES)
+        if quick <= 0 or slow <= 0:
+            return quick
+        forget, remember = (np.log(2.0) / half_life for half_life in TREND_HALF_LIVES)
+        ratio = min(TREND_MOST, quick / slow)
+        growth = remember * (ratio - 1.0) / (1.0 - ratio * remember / forget)
+        now = quick * (1.0 + growth / forget)
+        return float(np.clip(now * np.exp(growth * TREND_SECONDS), 0.0, TREND_MOST * quick))
+
     @property
     def rate_of_a_minute(self) -> float:
         """Arrivals per second at the half-life of a minute."""
@@ -102,7 +122,7 @@ class Arrivals:
 
     def _parametric(self, random: np.random.Generator, rollouts: int, cells: int) -> Floats:
         """A rate between fast and slow ones, log-normal, drawn once per future."""
-        rates = self.rates()
+        rates = np.append(self.rates(), self.trend())
         mix = random.dirichlet(np.ones(len(rates)), rollouts) @ rates
         rate = np.maximum(mix, 0.3 / 60.0) * np.exp(0.25 * random.standard_normal(rollouts))
         each = np.minimum(rate[:, None] * BIN_SECONDS, float(COMING))

@@ -7,7 +7,7 @@ from exporter.forecast.alarm import NEAR_SECONDS, Alarm, Verdict, state_of
 from exporter.forecast.assessment import Assessment, Driver, ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine
 from exporter.forecast.drivers import driver_of
-from exporter.forecast.effort import Effort
+from exporter.forecast.effort import REROLL_SECONDS, ROLLOUTS, Effort
 from exporter.forecast.experience import Experience
 from exporter.forecast.levers import levers
 from exporter.forecast.occupancy import Occupancy, Projection
@@ -24,6 +24,9 @@ CALM_LOG_ODDS = -3.0
 CALM_MOVE = 0.03
 CALM_STRETCH = 2.0
 """A roll-out stands that many times as long while P < 0.05, nobody waits and usage has moved less than this since."""
+RISKY_LOG_ODDS = -1.7
+RISKY_SECONDS = 1.0
+"""A roll-out stands no longer than this while P > 0.15, where the process follows few engines."""
 IN_SIGHT = 0.1
 """Probability within a minute from which a time to exhaustion is told."""
 LEVER_SECONDS = 30.0
@@ -123,6 +126,7 @@ class EngineForecaster:
     def _roll(self, reading: EngineReading, line: BlockLine) -> None:
         """Roll the load forward, and try the levers on what was rolled when it is time."""
         projection = self._occupancy.project(reading, line, self._effort.rollouts)
+        before = self._projection if reading.time - self._rolled_at < REROLL_SECONDS else None
         self._rolled_at, self._rolled_usage = reading.time, reading.kv_usage or 0.0
         if projection is not None and projection.load is not None:
             if reading.time - self._levers_at >= LEVER_SECONDS:
@@ -130,10 +134,12 @@ class EngineForecaster:
                 grid, limit = self._occupancy.grid, self.options.max_model_len
                 self._levers = dict(levers(projection.engine, projection.load, grid, reading.cache, limit))
             projection = replace(projection, load=None)
-        self._projection = projection
+        self._projection = projection if projection is None or before is None else projection.after(before)
 
     def _reroll_after(self, reading: EngineReading) -> float:
-        """Seconds a roll-out stands: longer while nothing is in sight and the pool has not moved."""
+        """Seconds a roll-out stands: longer while nothing is in sight and the pool has not moved, shorter at risk."""
+        if self._odds_seen > RISKY_LOG_ODDS and self._effort.rollouts == ROLLOUTS:
+            return RISKY_SECONDS
         moved = abs((reading.kv_usage or 0.0) - self._rolled_usage) > CALM_MOVE
         calm = self._odds_seen < CALM_LOG_ODDS and not moved and not reading.waiting
         return self._effort.reroll_seconds * (CALM_STRETCH if calm else 1.0)

@@ -143,6 +143,14 @@ class LengthSample:
         back = (uniform * np.clip(memory, 1, self.size)).astype(np.intp) + 1
         return self._ring[(self._next - back) % len(self._ring)]
 
+    def hazard(self, age: Floats) -> Floats:
+        """(N,) up to each age in tokens, cumulated: −ln of the share of requests that grew longer, then Pareto's."""
+        survivors = self.size - np.searchsorted(self.sorted, age, side="right")
+        longest = max(1.0, float(self.sorted[-1])) if self.size else 1.0
+        within = -np.log((survivors + 0.5) / (self.size + 0.5))
+        grown: Floats = within + PARETO_SHAPE * np.log(np.maximum(age / longest, 1.0))
+        return grown
+
     def draw_beyond(self, age: Floats, uniform: Floats, limit: float) -> Floats:
         """Total lengths of requests known to have produced `age` tokens already.
 

@@ -1,6 +1,6 @@
 """The KV projection of one engine: what the present load will hold, and P(exhaustion)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.bounds import present
 from exporter.forecast.effort import FEWEST_ROLLOUTS
+from exporter.forecast.endings import Endings
 from exporter.forecast.lengths import FEW_SURVIVORS, Allowed, Floats, LengthSample, allowed, evenly, newly_finished
 from exporter.forecast.recalibration import moments
 from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Grid, Load, roll
@@ -50,6 +51,11 @@ class Projection:
     engine: Engine
     load: Load | None
 
+    def after(self, before: "Projection") -> "Projection":
+        """The mean of it and of the seconds before, each half as heavy as the next: what differs is mostly chance."""
+        shares = {seconds: (share + before.shares[seconds]) / 2 for seconds, share in self.shares.items()}
+        return replace(self, shares=shares, median_peak=(self.median_peak + before.median_peak) / 2)
+
 
 class Occupancy:
     """Everything learned of one engine's load, and its projection."""
@@ -66,6 +72,7 @@ class Occupancy:
         self.arrivals = Arrivals()
         self.tracker = RunningTracker()
         self.seats = SeatLimit()
+        self.endings = Endings()
         self._allowed = Allowed()
         self._cached, self._born = 0.0, 0.0
 
@@ -93,7 +100,11 @@ class Occupancy:
     def _learn(self, before: EngineReading, now: EngineReading, pool: BlockLine) -> None:
         seconds = now.time - before.time
         if now.generation_lengths is not None:
-            self.outputs.add(newly_finished(before.generation_lengths, now.generation_lengths))
+            ended = newly_finished(before.generation_lengths, now.generation_lengths)
+            if before.iteration_tokens is not None and now.iteration_tokens is not None:
+                steps = max(0.0, now.iteration_tokens.count - before.iteration_tokens.count)
+                self.endings.observe(seconds, len(ended), self.tracker.state.age, steps, self.outputs)
+            self.outputs.add(ended)
         if now.prompt_lengths is not None:
             self.prompts.add(newly_finished(before.prompt_lengths, now.prompt_lengths))
         if before.first_tokens is not None and now.first_tokens is not None:
@@ -226,7 +237,7 @@ class Occupancy:
         finished = self.outputs.size
         if not finished:
             return self._prior_beyond(self.random, ages, shape, limit)
-        drawn = self.outputs.draw_beyond(ages, self.random.random(shape), limit)
+        drawn = self.outputs.draw_beyond(ages, self.random.random(shape) ** (1.0 / self.endings.ratio), limit)
         if finished >= FEW_SURVIVORS:
             return drawn
         believed = self._prior_random.random(shape) < finished / (finished + FEW_SURVIVORS / 2)
