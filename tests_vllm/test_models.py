@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests_vllm.findings import Findings
-from tests_vllm.holding import FLAGS, Held, compare, plan, pools
+from tests_vllm.holding import FLAGS, PROMPTS, Held, compare, plan, pools
 from tests_vllm.load import Load
 from tests_vllm.server import VllmServer
 from tests_vllm.shapes import SHAPES
@@ -45,8 +45,11 @@ def test_blocks_and_pool_are_the_arithmetics(name: str, tmp_path: Path, findings
 
 
 def first_fault(server: VllmServer) -> str | None:
-    """What goes wrong with one short request; `None`: nothing."""
+    """What goes wrong with a short request after each of the prompts; `None`: nothing."""
     with Load(server) as load:
-        request = load.send(30, 5)
-        load.wait(60)
-    return request.fault
+        for prompt in PROMPTS:
+            request = load.send(prompt, 5)
+            load.wait(60)
+            if request.fault is not None:
+                return request.fault
+    return None
