@@ -88,7 +88,7 @@ def test_one_request_can_fill_the_pool_and_none_is_longer(
     exporter = watching(server)
     begun = time.time()
     with Load(server, seed=13) as load:
-        load.send(100, 200)
+        load.send(100, 600)
         exporter.wait(lambda now: bool(now.used) and now.page.state() == "ok", 60, "enough readings")
         load.wait(30)
         refused = load.send(USABLE * BLOCK_SIZE + 1, 1)
