@@ -22,7 +22,7 @@ class AlarmRule:
     """
 
     on: float = 0.50
-    near_on: float = 0.21
+    near_on: float = 0.23
     off: float = 0.27
     hold: float = 1.0
     release: float = 4.0
