@@ -26,7 +26,7 @@ CALM_STRETCH = 2.0
 """A roll-out stands that many times as long while P < 0.05, nobody waits and usage has moved less than this since."""
 RISKY_LOG_ODDS = -1.7
 RISKY_SECONDS = 1.0
-"""A roll-out stands no longer than this while P > 0.15, where the process follows few engines."""
+"""While P > 0.15, and where the process follows few engines, a roll-out of half the futures stands this long."""
 IN_SIGHT = 0.1
 """Probability within a minute from which a time to exhaustion is told."""
 LEVER_SECONDS = 30.0
@@ -125,7 +125,8 @@ class EngineForecaster:
 
     def _roll(self, reading: EngineReading, line: BlockLine) -> None:
         """Roll the load forward, and try the levers on what was rolled when it is time."""
-        projection = self._occupancy.project(reading, line, self._effort.rollouts)
+        rollouts = self._effort.rollouts // (2 if self._risky else 1)
+        projection = self._occupancy.project(reading, line, rollouts)
         before = self._projection if reading.time - self._rolled_at < REROLL_SECONDS else None
         self._rolled_at, self._rolled_usage = reading.time, reading.kv_usage or 0.0
         if projection is not None and projection.load is not None:
@@ -136,9 +137,13 @@ class EngineForecaster:
             projection = replace(projection, load=None)
         self._projection = projection if projection is None or before is None else projection.after(before)
 
+    @property
+    def _risky(self) -> bool:
+        return self._odds_seen > RISKY_LOG_ODDS and self._effort.rollouts == ROLLOUTS
+
     def _reroll_after(self, reading: EngineReading) -> float:
         """Seconds a roll-out stands: longer while nothing is in sight and the pool has not moved, shorter at risk."""
-        if self._odds_seen > RISKY_LOG_ODDS and self._effort.rollouts == ROLLOUTS:
+        if self._risky:
             return RISKY_SECONDS
         moved = abs((reading.kv_usage or 0.0) - self._rolled_usage) > CALM_MOVE
         calm = self._odds_seen < CALM_LOG_ODDS and not moved and not reading.waiting

@@ -8,7 +8,7 @@ from exporter.forecast.arrivals import Arrivals, arrived_in_total
 from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.bounds import present
-from exporter.forecast.effort import FEWEST_ROLLOUTS
+from exporter.forecast.effort import FEWEST_ROLLOUTS, ROLLOUTS
 from exporter.forecast.endings import Endings
 from exporter.forecast.lengths import FEW_SURVIVORS, Allowed, Floats, LengthSample, allowed, evenly, newly_finished
 from exporter.forecast.recalibration import moments
@@ -224,7 +224,8 @@ class Occupancy:
     def _affordable(self, rollouts: int, there: float, horizon: float) -> int:
         """Roll-outs that fit the budget; the more requests there are, the less one roll-out differs from another."""
         requests = there + float(self.arrivals.rates()[-1]) * horizon
-        return int(np.clip(REQUESTS_ROLLED // max(1.0, requests), FEWEST_ROLLOUTS, rollouts))
+        affordable = REQUESTS_ROLLED * rollouts / ROLLOUTS // max(1.0, requests)
+        return int(np.clip(affordable, FEWEST_ROLLOUTS, rollouts))
 
     def _prompts(self, shape: tuple[int, int]) -> Floats:
         known = self.births if self.births.size else self.prompts
