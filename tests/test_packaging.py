@@ -16,6 +16,8 @@ import pytest
 from tests.support import pages
 from tests.support.expositions import exposition
 
+PINS = ("image.txt", "oldest.txt") if sys.version_info < (3, 13) else ("image.txt",)
+"""The oldest releases allowed have no wheels for newer Pythons than these: there, what pip finds is newer anyway."""
 ROOT = Path(__file__).parent.parent
 
 
@@ -100,7 +102,7 @@ def served_url(process: subprocess.Popen[str]) -> str:
     return next(match[1] for match in found if match)
 
 
-@pytest.mark.parametrize("pins", ["oldest.txt", "image.txt"])
+@pytest.mark.parametrize("pins", PINS)
 def test_the_wheel_watches_a_server_from_an_empty_environment(wheel: Path, tmp_path: Path, pins: str) -> None:
     """With the oldest dependencies allowed, and with the image's, checked by their hashes, it runs and serves."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True, timeout=60)

@@ -44,7 +44,10 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=1) as response:
             return bool(response.status == 200)
-    except (urllib.error.URLError, OSError):
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        return False
+    except OSError:
         return False
 
 

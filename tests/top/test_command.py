@@ -81,7 +81,7 @@ def test_hostile_names_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[s
     [
         (["ftp://host"], "VLLM_HEADROOM_VLLM_URL='ftp://host': must be http"),
         (["--interval", "0"], "'0': must be a number of seconds from 0.1 to 60"),
-        (["--window", "7"], "invalid choice: 7"),
+        (["--window", "7"], "argument --window: invalid choice: "),
         (["--count", "-1"], "--count -1: must be 0 (without end) or a number of reports"),
         (["--api-key-file", "/nowhere"], "VLLM_HEADROOM_API_KEY_FILE='/nowhere': must be an existing file"),
     ],
