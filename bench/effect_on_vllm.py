@@ -64,7 +64,11 @@ async def exporter(url: str, home: Path) -> AsyncIterator[None]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
-        await asyncio.wait_for(process.wait(), END_SECONDS)
+        try:
+            await asyncio.wait_for(process.wait(), END_SECONDS)
+        except TimeoutError:
+            process.kill()
+            raise
 
 
 @contextlib.asynccontextmanager

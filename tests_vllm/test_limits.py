@@ -91,11 +91,12 @@ def test_one_request_can_fill_the_pool_and_none_is_longer(
         load.send(100, 600)
         exporter.wait(lambda now: bool(now.used) and now.page.state() == "ok", 60, "enough readings")
         load.wait(30)
+        exporter.wait(lambda now: now.used == 0, 30, "an empty pool")
         refused = load.send(USABLE * BLOCK_SIZE + 1, 1)
         load.wait(30)
         assert refused.fault is not None
         assert refused.fault.startswith("400")
-        exporter.wait(lambda now: now.used == 0, 30, "an empty pool")
+        assert exporter.next(2).used == 0
         longest = load.send(USABLE * BLOCK_SIZE - 300, 300)
         exporter.wait(lambda now: (now.used or 0) >= USABLE - 9, 60, "the longest request")
         load.send(400, 10)

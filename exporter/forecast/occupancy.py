@@ -13,7 +13,7 @@ from exporter.forecast.endings import Endings
 from exporter.forecast.lengths import FEW_SURVIVORS, Allowed, Floats, LengthSample, allowed, evenly, newly_finished
 from exporter.forecast.recalibration import moments
 from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Grid, Load, roll
-from exporter.forecast.running import RunningTracker
+from exporter.forecast.running import CACHED_MEMORY, RunningTracker
 from exporter.forecast.schedule import Engine
 from exporter.forecast.seats import SeatLimit
 from exporter.forecast.steps import StepTimes
@@ -27,9 +27,6 @@ UNKNOWN_LIMIT = 1e9
 PRIOR_PROMPT = 512.0
 PRIOR_OUTPUT = 256.0
 """Lengths assumed before anything has finished and nothing on the page tells better."""
-
-CACHED_MEMORY = 16.0
-"""Prompts over which the share that was cached is averaged."""
 
 SHORTEST_MEMORY, LONGEST_MEMORY = 16, 1500
 """Prompts of coming requests are drawn from that many of the newest ones: each future believes in another memory."""

@@ -20,6 +20,7 @@ from exporter.reading import EngineReading
 SHARED = 0.02
 """Of the prompts' tokens, from which share on that was cached some may be held once for several requests."""
 CACHED_MEMORY = 16.0
+"""Prompts over which the share that was cached is averaged."""
 DRIFT_GAIN = 0.1
 """A tenth of what is wrong is mended at a reading: one reading's half-filled blocks are chance."""
 
