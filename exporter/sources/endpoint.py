@@ -5,7 +5,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -54,18 +54,18 @@ class Endpoint:
         self._context = _tls_context(access) if transport is None and self.base_url.startswith("https:") else None
         self._given = transport
         self._client = self._connected()
+        self._last: tuple[tuple[str, str, str | None], httpx.Request] | None = None
 
     @contextmanager
     def get(self, path: str, accept: str, limit_bytes: int | None = None) -> Iterator["Body"]:
         """The body of a 200 answer, to be read within the context. Raises `SourceError` for everything else."""
         url = self.base_url + path
         key = self._key()
-        headers = {"Accept": accept} if key is None else {"Accept": accept, "Authorization": f"Bearer {key}"}
         try:
             with (
                 faults(self.source, url),
                 self._renewed(),
-                self._client.stream("GET", url, headers=headers) as response,
+                closing(self._client.send(self._asked(url, accept, key), stream=True)) as response,
             ):
                 if response.status_code != 200:
                     raise status_fault(self.source, url, response)
@@ -75,6 +75,14 @@ class Endpoint:
             if key is None or key not in str(error):
                 raise
             raise SourceError(error.source, error.reason, str(error).replace(key, "***")) from None
+
+    def _asked(self, url: str, accept: str, key: str | None) -> httpx.Request:
+        """The request for a URL, a content type and with a key: the last one again, if it is the same."""
+        what = url, accept, key
+        if self._last is None or self._last[0] != what:
+            headers = {"Accept": accept} if key is None else {"Accept": accept, "Authorization": f"Bearer {key}"}
+            self._last = what, self._client.build_request("GET", url, headers=headers)
+        return self._last[1]
 
     def close(self) -> None:
         """Give the connection back."""
