@@ -1,12 +1,15 @@
 """The text of a metrics page, of which only the wanted lines are parsed.
 
-A page of vLLM has some four hundred and fifty lines an engine, of which a quarter is wanted, and what stands before a
-value seldom changes between two readings: a series is parsed once, by prometheus_client, and known again by its text.
+A page of vLLM has some four hundred and fifty lines an engine, of which a sixth is wanted, and nothing but values
+changes between most readings: a series is parsed once, by prometheus_client, and known again by its text, which is
+first looked for where it stood on the page before.
 """
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from sys import intern
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -23,8 +26,23 @@ SPARE_PAGES = 300
 """After so many pages what the last one did not show is forgotten, however little it is."""
 MAX_OTHER_NAMES = 4_096
 MAX_NAME_BYTES = 256
+MAX_LAYOUT_LINES = 65_536
+"""Of a page, whose places are remembered: more than a page of vLLM's that is as large as is read."""
 _CHUNK_BYTES = 65_536
 _OVERLONG = b"\0"
+_COMMENTS = (b"# HELP ", b"# TYPE ", b"# EOF")
+
+
+class _Series(NamedTuple):
+    """A wanted line up to its value: its text, and what that means."""
+
+    text: bytes
+    name: str
+    labels: Labels
+
+
+_Known = bytes | _Series | None
+"""What a line is known by: the beginning of one that is not wanted, a series, or nothing."""
 
 
 class PageParser:
@@ -38,10 +56,11 @@ class PageParser:
     def __init__(self, prefixes: tuple[str, ...] = PREFIXES) -> None:
         """Wanted is what vLLM has ever shown of what we read, under any of `prefixes`."""
         self._wanted = {name.encode(): intern(name) for name in (*places(prefixes), PROCESS_START)}
-        self._others: set[bytes] = set()
-        self._series: dict[bytes, tuple[str, Labels]] = {}
-        self._before: dict[bytes, tuple[str, Labels]] = {}
-        """Of which this page keeps what it shows, when it is time to forget the rest."""
+        self._others: dict[bytes, tuple[bytes, bytes]] = {}
+        """Names that are not wanted, each with a brace and with a space behind it."""
+        self._series: dict[bytes, _Series] = {}
+        self._layout: list[_Known] = []
+        """What the last page's lines are known by: from page to page hardly one of them moves."""
         self._pages = 0
         # Not `sys.intern`: in Python 3.12 what it is given stays for ever.
         self._texts: dict[str, str] = {}
@@ -57,79 +76,94 @@ class PageParser:
         self.recognised = False
         self.process_start_time = None
         self._pages += 1
-        self._before = {}
         if self._remembered > self._shown + SPARE_BYTES or self._pages % SPARE_PAGES == 0:
-            self._before, self._series, self._texts = self._series, {}, {}
-            self._remembered = 0
+            self._series = {known.text: known for known in self._layout if type(known) is _Series}
+            self._remembered, self._texts = sum(map(len, self._series)), {}
         self._shown = 0
-        others, wanted = self._others, self._wanted
+        layout: list[_Known] = []
+        before = chain(self._layout, repeat(None))
         for lines in lines_by_chunk(chunks):
-            for line in lines:
-                # Cut at the brace, nearly every line is known to one of the two, and the rest is looked at closely.
-                name = line[: line.find(b"{")]
-                if name in others:
-                    self.recognised = True
-                elif name in wanted or self._wants(line):
-                    sample = self._sample(line)
-                    if sample is None:
-                        self.malformed += 1
-                        continue
-                    self.recognised = True
-                    if sample.name == PROCESS_START:
-                        self.process_start_time = sample.value if 0 < sample.value < math.inf else None
-                    else:
-                        yield sample
+            seen: list[_Known] = []
+            for line, known in zip(lines, before, strict=False):
+                if type(known) is bytes and line.startswith(known):
+                    seen.append(known)
+                    continue
+                sample = _sample(known, line) if type(known) is _Series and line.startswith(known.text) else None
+                if sample is None:
+                    known, sample = self._look(line)
+                seen.append(known)
+                if sample is None:
+                    continue
+                if type(known) is _Series:
+                    self._shown += len(known.text)
+                if sample.name == PROCESS_START:
+                    self.process_start_time = sample.value if 0 < sample.value < math.inf else None
+                else:
+                    yield sample
+            self.recognised = self.recognised or any(seen)
+            if len(layout) + len(seen) <= MAX_LAYOUT_LINES:
+                layout += seen
+        self._layout = layout
 
-    def _wants(self, line: bytes) -> bool:
-        """Whether a line that is not as most lines are is a wanted one; learn its name, or count it, if it is not."""
-        line = line.strip()
-        if not line or line.startswith(b"#"):
-            self.recognised = self.recognised or line.startswith((b"# HELP ", b"# TYPE ", b"# EOF"))
-            return False
-        name = _name(line)
-        if name in self._wanted:
-            return True
+    def _look(self, line: bytes) -> tuple[_Known, Sample | None]:
+        """What a line that is not as on the page before is known by, and its sample if it is a wanted one."""
+        name = line[: line.find(b"{")]
         if name in self._others:
-            self.recognised = True
-        elif len(self._others) < MAX_OTHER_NAMES:
+            return self._others[name][0], None
+        if name not in self._wanted:
+            text = line.strip()
+            if not text or text.startswith(b"#"):
+                return next((comment for comment in _COMMENTS if text.startswith(comment)), None), None
+            name = _name(text)
+            if name not in self._wanted:
+                return self._other(name, text), None
+        text, brace, _ = line.rpartition(b"}")
+        known = self._series.get(text + brace) or (self._learn(text + brace) if brace else None)
+        sample = None if known is None else _sample(known, line)
+        if sample is None:  # a timestamp, an exemplar, or no number at all: the real parser decides
+            known, sample = None, _parsed(line)
+        if sample is None or sample.name.encode() not in self._wanted:
+            self.malformed += 1
+            return None, None
+        self.recognised = True
+        return known, sample
+
+    def _other(self, name: bytes, line: bytes) -> bytes | None:
+        """Learn the name of a line that is not wanted, or count the line if it is no sample."""
+        if name not in self._others:
+            if len(self._others) >= MAX_OTHER_NAMES:
+                return None
             if _parsed(line) is None:
                 self.malformed += 1
-            else:
-                self.recognised = True
-                if len(name) <= MAX_NAME_BYTES:
-                    self._others.add(name)
-        return False
+                return None
+            if len(name) <= MAX_NAME_BYTES:
+                self._others[name] = name + b"{", name + b" "
+        self.recognised = True
+        return self._others[name][1] if name in self._others else None
 
-    def _sample(self, line: bytes) -> Sample | None:
-        series, brace, rest = line.rpartition(b"}")
-        known = self._series.get(series)
-        if known is None and brace:
-            known = self._learn(series)
-        self._shown += len(series)
-        if known is not None and b"_" not in rest:
-            try:
-                return Sample(*known, float(rest))
-            except ValueError:
-                pass  # a timestamp, an exemplar, or no number at all: the real parser decides
-        sample = _parsed(line)
-        return sample if sample is not None and sample.name.encode() in self._wanted else None
-
-    def _learn(self, series: bytes) -> tuple[str, Labels] | None:
-        """Remember `series`, which lacks its last brace, if a value is all that may follow it."""
-        known = self._before.get(series)
-        if known is not None:
-            self._remembered += len(series)
-            self._series[series] = known
-            return known
-        sample = _parsed(series + b"} 0", untimed=True)
+    def _learn(self, text: bytes) -> _Series | None:
+        """Remember a series if a value is all that may follow it."""
+        sample = _parsed(text + b" 0", untimed=True)
         name = None if sample is None else self._wanted.get(sample.name.encode())
         if sample is None or name is None:
             return None
-        self._remembered += len(series)
+        self._remembered += len(text)
         shared = self._texts.setdefault
-        known = name, Labels({shared(key, key): shared(value, value) for key, value in sample.labels.items()})
-        self._series[series] = known
+        labels = Labels({shared(key, key): shared(value, value) for key, value in sample.labels.items()})
+        known = self._series[text] = _Series(text, name, labels)
         return known
+
+
+def _sample(known: _Series, line: bytes) -> Sample | None:
+    """The sample of a line that begins with a known series; `None` if anything but a value follows."""
+    text, name, labels = known
+    value = line[len(text) :]
+    if b"_" in value:  # Python's, not Prometheus's
+        return None
+    try:
+        return Sample(name, labels, float(value))
+    except ValueError:
+        return None
 
 
 def parse_page(body: bytes | str) -> list[Sample]:

@@ -82,14 +82,14 @@ CONCEPTS = (
     Concept("prefix_queries", Kind.COUNTER, ("prefix_cache_queries", "gpu_prefix_cache_queries")),
     Concept("prefix_hits", Kind.COUNTER, ("prefix_cache_hits", "gpu_prefix_cache_hits")),
     # A histogram whose own name ends in _total.
-    Concept("iteration_tokens", Kind.HISTOGRAM, ("iteration_tokens_total",)),
+    Concept("iteration_tokens", Kind.TOTALS, ("iteration_tokens_total",)),
     Concept("first_tokens", Kind.TOTALS, ("time_to_first_token_seconds",)),
     Concept("prompt_lengths", Kind.HISTOGRAM, ("request_prompt_tokens",)),
     Concept("generation_lengths", Kind.HISTOGRAM, ("request_generation_tokens",)),
     Concept("max_tokens_params", Kind.HISTOGRAM, ("request_params_max_tokens",)),
-    Concept("max_generation_lengths", Kind.HISTOGRAM, ("request_max_num_generation_tokens",)),
-    Concept("request_preemptions", Kind.HISTOGRAM, ("request_num_preemptions",)),
-    Concept("prefill_computed_tokens", Kind.HISTOGRAM, ("request_prefill_kv_computed_tokens",)),
+    Concept("max_generation_lengths", Kind.TOTALS, ("request_max_num_generation_tokens",)),
+    Concept("request_preemptions", Kind.TOTALS, ("request_num_preemptions",)),
+    Concept("prefill_computed_tokens", Kind.TOTALS, ("request_prefill_kv_computed_tokens",)),
     Concept("cache", Kind.INFO, ("cache_config_info",)),
 )
 

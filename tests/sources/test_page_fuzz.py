@@ -172,6 +172,29 @@ def test_a_page_that_lost_or_gained_bytes_keeps_its_other_lines(name: str, data:
     assert sorted(map(repr, WARM.parse([before + put + after]))) == sorted(map(repr, expected))
 
 
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_lines_that_move_between_pages_are_read_as_if_seen_for_the_first_time(data: st.DataObject) -> None:
+    """Where a line stood on the page before is a place to look first, and never changes what is read."""
+    lines = exposition("vllm-0.32-dp2-running.prom").encode().split(b"\n")[:-1]
+    parser = PageParser()
+    for _ in range(3):
+        at, end = sorted(data.draw(st.tuples(st.integers(0, len(lines)), st.integers(0, len(lines)))))
+        taken = lines[at:end]
+        change = data.draw(st.sampled_from(["leave out", "move", "swap", "repeat", "new values"]))
+        page = {
+            "leave out": lines[:at] + lines[end:],
+            "move": lines[:at] + lines[end:] + taken,
+            "swap": lines[:at] + taken[::-1] + lines[end:],
+            "repeat": lines[:end] + taken + lines[end:],
+            "new values": [line.rpartition(b" ")[0] + b" 7" if line[:1] != b"#" else line for line in lines],
+        }[change]
+        body = b"\n".join(page) + b"\n"
+        assert same(list(parser.parse([body])), list(PageParser().parse([body])))
+        assert parser.recognised == bool(page)
+        assert parser.malformed == 0
+
+
 @FUZZ
 @given(st.lists(st.binary(max_size=50), max_size=20))
 def test_lines_are_those_of_the_whole(chunks: list[bytes]) -> None:

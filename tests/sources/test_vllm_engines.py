@@ -48,17 +48,19 @@ def test_a_full_engine_is_read_in_full() -> None:
     assert engine.generation_lengths.counts[-3:] == (200.0, 215.0, 215.0)
     assert (engine.generation_lengths.sum, engine.generation_lengths.count) == (95042.0, 215.0)
     assert engine.first_tokens == Histogram((), (), 3.6000614166259766, 224.0)
-    for histogram in (
+    for histogram in (engine.prompt_lengths, engine.max_tokens_params):
+        assert histogram is not None
+        assert len(histogram.bounds) == len(histogram.counts) >= 8
+        assert histogram.counts[-1] == histogram.count > 0
+    for totals in (
         engine.iteration_tokens,
-        engine.prompt_lengths,
-        engine.max_tokens_params,
         engine.max_generation_lengths,
         engine.request_preemptions,
         engine.prefill_computed_tokens,
     ):
-        assert histogram is not None
-        assert len(histogram.bounds) == len(histogram.counts) >= 8
-        assert histogram.counts[-1] == histogram.count > 0
+        assert totals is not None
+        assert totals.bounds == totals.counts == ()
+        assert totals.count > 0
     assert engine.swapped is engine.cpu_kv_usage is engine.kv_capacity_bytes is engine.preemptions_kv_full is None
 
 
