@@ -22,13 +22,18 @@ _MAX_SPLITS = 16
 """Reasons to wait and the like; vLLM knows four."""
 
 _Rest = tuple[tuple[str, str], ...]
-_Who = tuple[str, str, str]
+Who = tuple[str, str, str]
+"""Model, engine and replica."""
+Caches = dict[tuple[str | None, str], set[tuple[str, _Rest]]]
+"""Engine, if any is named, and replica → name and labels of its configuration, which should be one."""
+Field = tuple[Concept, str, Mapping[Group, float]]
+"""A concept, the name under which it was found, and its parts."""
 
 
-class _Slot(NamedTuple):
+class Slot(NamedTuple):
     """Where one series goes: to whom, as what, and what tells it apart from others that go there."""
 
-    who: _Who
+    who: Who
     concept: Concept
     rank: int
     name: str
@@ -44,13 +49,13 @@ class _Found:
 
     __slots__ = ("concept", "name", "parts", "rank")
 
-    def __init__(self, slot: _Slot) -> None:
+    def __init__(self, slot: Slot) -> None:
         self.concept = slot.concept
         self.rank = slot.rank
         self.name = slot.name
         self.parts: dict[_Rest, dict[Group, float]] = {}
 
-    def add(self, slot: _Slot, value: float) -> None:
+    def add(self, slot: Slot, value: float) -> None:
         part = self.parts.get(slot.rest)
         if part is None:
             part = self.parts[slot.rest] = {}
@@ -87,16 +92,15 @@ def assemble(
     counts once. Engines come in the order of model and engine label; nothing is ever summed across engines.
     """
     names = places(prefixes)
-    engines: dict[_Who, dict[str, _Found]] = {}
-    caches: dict[tuple[str | None, str], set[tuple[str, _Rest]]] = {}
+    engines: dict[Who, dict[str, _Found]] = {}
+    caches: Caches = {}
     for name, labels, value in samples:
         if name not in names:
             continue
-        for slot in _slots(name, labels, prefixes):
+        for slot in slots_of(name, labels, prefixes):
             if slot.concept.kind is Kind.INFO:
                 if value > 0:
-                    owner = (slot.who[1] if _ENGINE in labels else None, slot.who[2])
-                    caches.setdefault(owner, set()).add((name, slot.rest))
+                    add_cache(caches, slot, labels)
                 continue
             engine = engines.get(slot.who)
             if engine is None:
@@ -108,30 +112,44 @@ def assemble(
                 found = engine[slot.concept.field] = _Found(slot)
             if slot.rank == found.rank:
                 found.add(slot, value)
-
-    replicas = Counter((model, label) for model, label, _ in engines)
-    beside = Counter((model, replica) for model, _, replica in engines)
-    readings = [
-        _reading(who, engine, _joined(caches, who, beside[who[0], who[2]]), time, alone=replicas[who[:2]] == 1)
+    fields = {
+        who: [(found.concept, found.name, found.groups()) for found in engine.values()]
         for who, engine in engines.items()
+    }
+    return readings_of(fields, caches, time)
+
+
+def add_cache(caches: Caches, slot: Slot, labels: Mapping[str, str]) -> None:
+    """Take a line of a cache's configuration."""
+    owner = (slot.who[1] if _ENGINE in labels else None, slot.who[2])
+    caches.setdefault(owner, set()).add((slot.name, slot.rest))
+
+
+def readings_of(fields: Mapping[Who, Iterable[Field]], caches: Caches, time: float) -> tuple[EngineReading, ...]:
+    """One reading per engine, in the order of model and engine label."""
+    replicas = Counter((model, label) for model, label, _ in fields)
+    beside = Counter((model, replica) for model, _, replica in fields)
+    readings = [
+        _reading(who, found, _joined(caches, who, beside[who[0], who[2]]), time, alone=replicas[who[:2]] == 1)
+        for who, found in fields.items()
     ]
     return tuple(sorted(readings, key=lambda reading: (reading.model_name, len(reading.engine), reading.engine)))
 
 
-def _slots(name: str, labels: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[_Slot, ...]:
+def slots_of(name: str, labels: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[Slot, ...]:
     """Where a series goes, told once for labels that are kept."""
     kept = labels if isinstance(labels, Labels) else None
     if kept is not None and kept.meaning is not None:
         told_name, told_prefixes, slots = kept.meaning
         if told_name == name and told_prefixes == prefixes:
-            return cast("tuple[_Slot, ...]", slots)
+            return cast("tuple[Slot, ...]", slots)
     found = tuple(slot for place in places(prefixes)[name] if (slot := _slot(place, name, labels)) is not None)
     if kept is not None:
         kept.meaning = name, prefixes, found
     return found
 
 
-def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
+def _slot(place: Place, name: str, labels: Mapping[str, str]) -> Slot | None:
     """Where a series goes within one concept; `None`: it does not count there."""
     concept, apart = place.concept, place.apart
     if concept.only is not None and labels.get(concept.only[0]) != concept.only[1]:
@@ -145,7 +163,7 @@ def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
         told = plain_text(told)
     replica = labels.get(_REPLICA) or labels.get(_WORKER, "")
     known = _IDENTITY | {apart} | ({"pid"} if concept.kind is Kind.INFO else set())
-    return _Slot(
+    return Slot(
         who=(plain_text(labels.get(_MODEL, "")), plain_text(labels.get(_ENGINE, "0")), plain_text(replica)),
         concept=concept,
         rank=place.rank,
@@ -156,9 +174,7 @@ def _slot(place: Place, name: str, labels: Mapping[str, str]) -> _Slot | None:
     )
 
 
-def _joined(
-    caches: Mapping[tuple[str | None, str], set[tuple[str, _Rest]]], who: _Who, engines: int
-) -> tuple[str, CacheConfig] | None:
+def _joined(caches: Caches, who: Who, engines: int) -> tuple[str, CacheConfig] | None:
     """The cache configuration of an engine: it bears no model name, and before 0.9 no engine either.
 
     Two that differ for one engine are none: a wrong capacity is worse than an unknown one.
@@ -171,8 +187,8 @@ def _joined(
 
 
 def _reading(
-    who: _Who,
-    engine: Mapping[str, _Found],
+    who: Who,
+    fields: Iterable[Field],
     cache: tuple[str, CacheConfig] | None,
     time: float,
     *,
@@ -181,11 +197,11 @@ def _reading(
     model, label, replica = who
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
-    for field, found in engine.items():
-        value = _value(found.concept, found.groups())
+    for concept, name, groups in fields:
+        value = _value(concept, groups)
         if value is not None:
-            values[field] = value
-            names[field] = found.name
+            values[concept.field] = value
+            names[concept.field] = name
     if cache is not None:
         names["cache"], values["cache"] = cache
     return EngineReading(

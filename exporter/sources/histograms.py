@@ -17,6 +17,8 @@ _MAX_SHARED = 128
 
 def histogram(groups: Mapping[Group, float]) -> Histogram | None:
     """A histogram that holds together: bounds rise to +Inf, counts never fall, there is a sum and a count."""
+    if len(groups) == 2 and (Part.SUM, "") in groups and (Part.COUNT, "") in groups:
+        return Histogram((), (), groups[Part.SUM, ""], groups[Part.COUNT, ""])
     buckets = sorted([(bound, count) for (_, bound), count in groups.items() if isinstance(bound, float)])
     bounds = tuple([bound for bound, _ in buckets])
     counts = tuple([count for _, count in buckets])

@@ -13,6 +13,7 @@ from exporter.reading import EngineReading
 from exporter.sources.deadline import Clock
 from exporter.sources.endpoint import Access, Body, Endpoint
 from exporter.sources.engines import assemble
+from exporter.sources.layout import Assembler
 from exporter.sources.page import PageParser
 from exporter.sources.samples import Sample
 from exporter.sources.vllm_names import PREFIXES
@@ -73,6 +74,7 @@ class VllmSource:
         """`base_url` may have a root path. Nothing is sent before the first read."""
         self._endpoint = Endpoint(SOURCE, base_url, access or Access(), transport, clock)
         self._parser = PageParser(prefixes)
+        self._assembler = Assembler(prefixes)
         self._prefixes = prefixes
         self._clock = clock
 
@@ -80,7 +82,7 @@ class VllmSource:
         """The page now, with one request. Raises `SourceError` when there is none that can be believed."""
         begun = self._clock()
         with self._endpoint.get("/metrics", _PAGE) as body:
-            engines = assemble(self._samples(body), body.answered, self._prefixes)
+            engines = self._assembler.readings(self._samples(body), body.answered)
             if not engines:
                 raise self._nothing(body)
         names: dict[str, str] = {}

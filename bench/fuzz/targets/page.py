@@ -11,6 +11,7 @@ from bench.fuzz.target import Target
 from exporter.capacity import capacity_of, headroom_of, pool_of
 from exporter.reading import EngineReading
 from exporter.sources.engines import assemble
+from exporter.sources.layout import Assembler
 from exporter.sources.page import PageParser, as_float
 from exporter.sources.vllm_names import PREFIXES, places
 from tests.support.expositions import PAGES, exposition
@@ -60,7 +61,9 @@ def check(data: bytes) -> None:
         ours = [repr((name, dict(labels), value + 0.0)) for name, labels, value in samples]
         assert ours == truth, f"{ours} instead of {truth}"
         assert parser.malformed <= data.count(b"\n") + 1
-    for engine in assemble(samples, 0.0):
+    assembler, readings = Assembler(), assemble(samples, 0.0)
+    assert assembler.readings(samples, 0.0) == assembler.readings(samples, 0.0) == readings
+    for engine in readings:
         possible(engine)
         for length in LENGTHS:
             capacity = capacity_of(engine.cache, None, length)
