@@ -5,6 +5,7 @@ Counters that fall again and again within a minute belong to several processes a
 (an unaggregated endpoint): no rate is true there.
 """
 
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
@@ -52,7 +53,9 @@ class Window:
         """`span` and `gap` in seconds: what is kept, and the silence that breaks the series."""
         self._span = span
         self._gap = gap
-        self._readings: deque[EngineReading] = deque()
+        self._readings: list[EngineReading] = []
+        self._times: list[float] = []
+        """Of the readings, never falling: a time that does is a reset."""
         self._resets: deque[float] = deque()
         self._usage: deque[tuple[float, float]] = deque()
         self._usage_sum = 0.0
@@ -73,7 +76,7 @@ class Window:
     def _take(self, reading: EngineReading) -> Arrival:
         before = self.last
         if before is None:
-            self._readings.append(reading)
+            self._keep(reading)
             return Arrival(first=True, reset=False, gap=False, seconds=0.0)
         seconds = reading.time - before.time
         reset = reset_between(before, reading) or seconds < 0
@@ -82,12 +85,17 @@ class Window:
             self._resets.append(reading.time)
         if reset or gap:
             self._readings.clear()
-        self._readings.append(reading)
-        while self._readings and self._readings[0].time < reading.time - self._span:
-            self._readings.popleft()
+            self._times.clear()
+        self._keep(reading)
         while self._resets and self._resets[0] < reading.time - RESET_MEMORY:
             self._resets.popleft()
         return Arrival(first=False, reset=reset, gap=gap, seconds=max(0.0, seconds))
+
+    def _keep(self, reading: EngineReading) -> None:
+        self._readings.append(reading)
+        self._times.append(reading.time)
+        old = bisect_left(self._times, reading.time - self._span)
+        del self._readings[:old], self._times[:old]
 
     @property
     def last(self) -> EngineReading | None:
@@ -106,13 +114,9 @@ class Window:
 
     def since(self, seconds: float) -> list[EngineReading]:
         """The readings of the last `seconds`, oldest first."""
-        found: list[EngineReading] = []
-        for reading in reversed(self._readings):
-            if reading.time < self._readings[-1].time - seconds:
-                break
-            found.append(reading)
-        found.reverse()
-        return found
+        if not self._times:
+            return []
+        return self._readings[bisect_left(self._times, self._times[-1] - seconds) :]
 
     def rise(self, counter: str, seconds: float) -> tuple[float, float] | None:
         """(rise, seconds it took) of a counter over about the last `seconds`; `None` before there are two readings."""
