@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from exporter.forecast.blocks import BlockLine
-from exporter.forecast.occupancy import Occupancy, Projection
+from exporter.forecast.occupancy import Occupancy
+from exporter.forecast.projection import Projection
 from exporter.forecast.recalibration import moments
 from exporter.reading import EngineReading
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.forecast.bounds import COMING
+from exporter.forecast.coming import Counts
 from exporter.forecast.lengths import Floats
 from exporter.reading import EngineReading
 
@@ -106,27 +107,31 @@ class Arrivals:
         """How long the past is."""
         return self._filled * BIN_SECONDS
 
-    def continuations(self, random: np.random.Generator, rollouts: int, horizon: float) -> Floats:
-        """(rollouts, K) arrival times in seconds from now, rising along each row; +inf fills short rows."""
-        cells = int(np.ceil(horizon / BIN_SECONDS))
-        past = self._filled - cells
-        counts = self._parametric(random, rollouts, cells)
-        trust = (1.0 - PARAMETRIC_SHARE) * max(0, past) / (max(0, past) + ANALOGUE_PRIOR_SECONDS)
-        analogues = random.random(rollouts) < trust
-        if analogues.any():
-            starts = self._similar(random, int(analogues.sum()), past)
-            counts[analogues] = self._counts[starts[:, None] + 1 + np.arange(cells)]
-        most = max(1.0, float(counts.sum(axis=1).max()))
-        # So many that the pool is full at once, with or without those beyond the bound.
-        return _times(random, counts if most <= COMING else np.floor(counts * (COMING / most)))
+    def continuations(self, random: np.random.Generator, rollouts: int, horizon: float) -> tuple[Floats, Counts]:
+        """Arrivals in seconds from now, rising in each roll-out, one's after the other's; and (R,) how many each has.
 
-    def _parametric(self, random: np.random.Generator, rollouts: int, cells: int) -> Floats:
-        """A rate between fast and slow ones, log-normal, drawn once per future."""
+        The roll-outs that continue by analogues come last.
+        """
+        bins = int(np.ceil(horizon / BIN_SECONDS))
+        past = self._filled - bins
+        trust = (1.0 - PARAMETRIC_SHARE) * max(0, past) / (max(0, past) + ANALOGUE_PRIOR_SECONDS)
+        analogues = int(random.binomial(rollouts, trust))
+        counts = self._parametric(random, rollouts - analogues, bins * BIN_SECONDS)
+        alike = np.empty((0, bins))
+        if analogues:
+            alike = self._counts[self._similar(random, analogues, past)[:, None] + 1 + np.arange(bins)]
+        most = max(counts.max(initial=0.0), alike.sum(axis=1).max(initial=0.0))
+        if most > COMING:  # so many that the pool is full at once, with or without those beyond the bound
+            counts, alike = np.floor(counts * (COMING / most)), np.floor(alike * (COMING / most))
+        return _times(random, counts.astype(np.intp), alike.astype(np.intp))
+
+    def _parametric(self, random: np.random.Generator, rollouts: int, seconds: float) -> Floats:
+        """How many come within `seconds`, at a rate between fast and slow ones, log-normal, drawn once per future."""
         rates = np.append(self.rates(), self.trend())
         mix = random.dirichlet(np.ones(len(rates)), rollouts) @ rates
         rate = np.maximum(mix, 0.3 / 60.0) * np.exp(0.25 * random.standard_normal(rollouts))
-        each = np.minimum(rate[:, None] * BIN_SECONDS, float(COMING))
-        return random.poisson(np.broadcast_to(each, (rollouts, cells))).astype(np.float64)
+        counts: Floats = random.poisson(np.minimum(rate * seconds, float(COMING))).astype(np.float64)
+        return counts
 
     def _similar(self, random: np.random.Generator, number: int, past: int) -> NDArray[np.intp]:
         """Bins of the past after which to continue, drawn by the likeness of their rates to the present.
@@ -142,12 +147,17 @@ class Arrivals:
         return found
 
 
-def _times(random: np.random.Generator, counts: Floats) -> Floats:
-    """(R, K) times of `counts` (R, cells) arrivals, uniform inside their cells."""
-    per_row = counts.sum(axis=1).astype(np.intp)
-    width = max(1, int(per_row.max()))
-    times = np.full((len(counts), width), np.inf)
-    cell = np.repeat(np.tile(np.arange(counts.shape[1]), len(counts)), counts.ravel().astype(np.intp))
-    times[np.arange(width) < per_row[:, None]] = (cell + random.random(len(cell))) * BIN_SECONDS
-    times.sort(axis=1)
-    return times
+def _times(random: np.random.Generator, counts: Counts, alike: Counts) -> tuple[Floats, Counts]:
+    """Times of `counts` (P,) arrivals, even over all bins, and after them those of `alike` (A, bins), even within each.
+
+    Every roll-out has a stretch of its own on one axis, so that all are sorted together. Also how many each has.
+    """
+    bins = alike.shape[1]
+    stretch = np.repeat(np.arange(len(counts)), counts)
+    of_bin = np.repeat(np.arange(alike.size) + len(counts) * bins, alike.ravel())
+    draws = random.random(len(stretch) + len(of_bin))
+    times = np.concatenate(((stretch + draws[: len(stretch)]) * bins, of_bin + draws[len(stretch) :]))
+    times.sort()
+    count = np.concatenate((counts, alike.sum(axis=1)))
+    times -= np.repeat(np.arange(len(count)) * bins, count)
+    return times * BIN_SECONDS, count

@@ -5,6 +5,8 @@ not. But the live ones show it at once: at their ages, so many of them should ha
 expected ends, an epidemiologist's standardised mortality ratio, multiplies the hazard of all lengths.
 """
 
+import numpy as np
+
 from exporter.forecast.lengths import Floats, LengthSample
 
 HALF_LIFE_SECONDS = 45.0
@@ -30,7 +32,8 @@ class Endings:
         if not lengths.size:
             return
         fade = 0.5 ** (seconds / HALF_LIFE_SECONDS)
-        expected = float((lengths.hazard(ages + steps) - lengths.hazard(ages)).sum())
+        hazards = lengths.hazard(np.concatenate((ages + steps, ages)))
+        expected = float(hazards[: len(ages)].sum() - hazards[len(ages) :].sum())
         self._seen = self._seen * fade + seen
         self._expected = self._expected * fade + expected
 

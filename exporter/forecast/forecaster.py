@@ -10,7 +10,8 @@ from exporter.forecast.drivers import driver_of
 from exporter.forecast.effort import REROLL_SECONDS, ROLLOUTS, Effort
 from exporter.forecast.experience import Experience
 from exporter.forecast.levers import levers
-from exporter.forecast.occupancy import Occupancy, Projection
+from exporter.forecast.occupancy import Occupancy
+from exporter.forecast.projection import Projection
 from exporter.forecast.recalibration import Evidence, log_odds, probability
 from exporter.forecast.scorecard import Scorecard
 from exporter.forecast.toll import Toll, toll_of
@@ -29,7 +30,8 @@ RISKY_SECONDS = 1.0
 """While P > 0.15, and where the process follows few engines, a roll-out of half the futures stands this long."""
 IN_SIGHT = 0.1
 """Probability within a minute from which a time to exhaustion is told."""
-LEVER_SECONDS = 30.0
+LEVER_TURNS = 15.0
+"""Of roll-outs, from one look at the levers to the next."""
 PREEMPTING_SECONDS = 10.0
 DRIVER_FROM = 0.1
 """Probability from which a driver is named; also when half of the pool is in use."""
@@ -130,7 +132,7 @@ class EngineForecaster:
         before = self._projection if reading.time - self._rolled_at < REROLL_SECONDS else None
         self._rolled_at, self._rolled_usage = reading.time, reading.kv_usage or 0.0
         if projection is not None and projection.load is not None:
-            if reading.time - self._levers_at >= LEVER_SECONDS:
+            if reading.time - self._levers_at >= LEVER_TURNS * self._effort.reroll_seconds:
                 self._levers_at = reading.time
                 grid, limit = self._occupancy.grid, self.options.max_model_len
                 self._levers = dict(levers(projection.engine, projection.load, grid, reading.cache, limit))

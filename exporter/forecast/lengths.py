@@ -7,12 +7,15 @@ all together to their total.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import sub
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.forecast.bounds import ENDED
-from exporter.reading import Histogram
+from exporter.reading import EngineReading, Histogram
 
 Floats = NDArray[np.float64]
 
@@ -33,21 +36,26 @@ def newly_finished(before: Histogram | None, now: Histogram) -> Floats:
         return np.empty(0)
     if count == 1 or not now.bounds:
         return np.full(min(count, ENDED), total / count)
-    cumulative = np.asarray(now.counts)
+    counts = now.counts
     if before is not None and before.bounds == now.bounds:
-        cumulative = cumulative - np.asarray(before.counts)
-    share = np.diff(cumulative, prepend=0.0).round()
-    if share.min() < 0 or share.sum() != count:
+        counts = tuple(map(sub, counts, before.counts))
+    per_bucket = [round(share) for share in map(sub, counts, (0.0, *counts))]
+    if min(per_bucket) < 0 or sum(per_bucket) != count:
         return np.full(min(count, ENDED), total / count)
     if count > ENDED:
-        share = np.floor(share * (ENDED / count))
-        total *= float(share.sum()) / count
-    per_bucket = share.astype(np.intp)
-    upper = np.asarray(now.bounds)
-    lower = np.concatenate(([0.0], upper[:-1]))
-    upper = np.where(np.isfinite(upper), upper, np.maximum(4.0 * lower, lower + 1.0))
-    low, high = np.repeat(lower + 1.0, per_bucket), np.repeat(upper, per_bucket)
+        per_bucket = [int(share * (ENDED / count)) for share in per_bucket]
+        total *= sum(per_bucket) / count
+    lowest, highest = _edges(now.bounds)
+    low, high = np.repeat(lowest, per_bucket), np.repeat(highest, per_bucket)
     return _fit_total(np.sqrt(low * high), low, high, total)
+
+
+@lru_cache(maxsize=64)
+def _edges(bounds: tuple[float, ...]) -> tuple[Floats, Floats]:
+    """Shortest and longest length of each bucket; of the last, whose bound is +Inf, four times the bound before."""
+    upper = np.asarray(bounds)
+    lower = np.concatenate(([0.0], upper[:-1]))
+    return lower + 1.0, np.where(np.isfinite(upper), upper, np.maximum(4.0 * lower, lower + 1.0))
 
 
 def _fit_total(lengths: Floats, low: Floats, high: Floats, total: float) -> Floats:
@@ -59,6 +67,27 @@ def _fit_total(lengths: Floats, low: Floats, high: Floats, total: float) -> Floa
         return lengths
     moved: Floats = lengths + min(1.0, abs(missing) / available) * np.sign(missing) * room
     return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Requests that ended between two readings: what they generated and what their prompts were, in tokens.
+
+    Each array is empty where the page does not tell; they need not be of one length, nor in one order.
+    """
+
+    outputs: Floats
+    prompts: Floats
+
+    @classmethod
+    def between(cls, before: EngineReading | None, now: EngineReading) -> Self:
+        """All that ever ended, without `before`."""
+
+        def of(name: Literal["generation_lengths", "prompt_lengths"]) -> Floats:
+            told: Histogram | None = getattr(now, name)
+            return np.empty(0) if told is None else newly_finished(getattr(before, name, None), told)
+
+        return cls(of("generation_lengths"), of("prompt_lengths"))
 
 
 def evenly(lengths: Floats, most: int = 1500) -> Floats:
@@ -130,18 +159,34 @@ class LengthSample:
     def mean(self) -> float | None:
         """Mean length in tokens; `None` before anything finished."""
         if self._mean is None and self.size:
-            self._mean = float(self._ring[: self.size].mean())
+            self._mean = float(np.add.reduce(self._ring[: self.size])) / self.size
         return self._mean
 
-    def draw(self, uniform: Floats, memory: Floats) -> Floats:
+    def draw(self, uniform: Floats, memory: Floats, count: NDArray[np.intp]) -> Floats:
         """Lengths from the newest ones.
 
         Args:
-            uniform: (R, K) numbers in 0..1, one draw each.
-            memory: (R, 1) how many of the newest lengths each row draws from.
+            uniform: (E,) numbers in 0..1, one draw each, for R roll-outs one after the other.
+            memory: (R,) how many of the newest lengths each roll-out draws from; more than there are is all.
+            count: (R,) how many draws each roll-out has.
         """
-        back = (uniform * np.clip(memory, 1, self.size)).astype(np.intp) + 1
-        return self._ring[(self._next - back) % len(self._ring)]
+        back = (uniform * np.repeat(np.minimum(memory, self.size), count)).astype(np.intp)
+        found: Floats = self.newest[::-1].take(back)
+        return found
+
+    def draw_whole(self, uniform: Floats, exponent: float, limit: float) -> Floats:
+        """(E,) lengths of requests that have yet to begin.
+
+        Args:
+            uniform: (E,) numbers in 0..1, one draw each: 0 is the longest.
+            exponent: Of `uniform`, before it is used; below 1 makes short ones frequent.
+            limit: No request grows past this length.
+        """
+        middle = (np.arange(self.size) + 0.5) / self.size
+        rank = self.size - 1 - (middle**exponent * self.size).astype(np.intp)
+        lengths = np.minimum(np.maximum(self.sorted[rank], 1.0), max(limit, 1.0))
+        found: Floats = lengths.take((uniform * self.size).astype(np.intp))
+        return found
 
     def hazard(self, age: Floats) -> Floats:
         """(N,) up to each age in tokens, cumulated: −ln of the share of requests that grew longer, then Pareto's."""
@@ -170,8 +215,8 @@ class LengthSample:
         found = self.sorted[np.clip(rank, 0, self.size - 1)] if self.size else np.zeros_like(uniform)
         few = np.flatnonzero(survivors < FEW_SURVIVORS)
         if len(few):
-            at, share = uniform[:, few], from_sample[few]
+            at, share = uniform[..., few], from_sample[few]
             rest = np.clip((at - share) / np.maximum(1.0 - share, 1e-12), 0.0, 1.0 - 1e-9)
             tail = np.maximum(age[few], 1.0) * (1.0 - rest) ** (-1.0 / PARETO_SHAPE)
-            found[:, few] = np.where(at < share, found[:, few], tail)
+            found[..., few] = np.where(at < share, found[..., few], tail)
         return np.minimum(np.maximum(found, age + 1.0), np.maximum(limit, age + 1.0))

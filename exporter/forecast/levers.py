@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from exporter.forecast.grid import Grid
 from exporter.forecast.occupancy import UNKNOWN_LIMIT
-from exporter.forecast.rollout import Grid, Load, roll
+from exporter.forecast.rollout import Load, roll
 from exporter.forecast.schedule import Engine
 from exporter.reading import CacheConfig
 
@@ -26,7 +27,7 @@ def levers(
     engine: Engine, rolled: Load, grid: Grid, cache: CacheConfig | None, max_model_len: int | None
 ) -> Mapping[str, float]:
     """Lever (`flag=value`) → ratio over now; only those that apply to this engine under the load that was rolled."""
-    load = rolled.of(slice(0, ROLLOUTS))
+    load = rolled.of(np.unique(np.linspace(0, len(rolled.left) - 1, ROLLOUTS).astype(np.intp)))
     found: dict[str, float] = {}
     if cache is not None and (cache.cache_dtype or "").lower() in SIXTEEN_BIT:
         found["kv_cache_dtype=fp8"] = (2.0 * (engine.pool.usable + 1.0) - 1.0) / engine.pool.usable
@@ -53,7 +54,7 @@ def _peak(engine: Engine, load: Load, grid: Grid) -> float:
 
 def _seats_that_fit(engine: Engine, load: Load) -> int | None:
     """The most requests whose contexts at their ends, on average, fit side by side; `None` if more never run."""
-    ends = (load.context + load.left).ravel() if load.left.size else (load.prompt + load.output).ravel()
+    ends = (load.context + load.left).ravel() if load.left.size else load.coming.prompt + load.coming.output
     if not len(ends):
         return None
     each = float(ends.mean()) * engine.pool.per_token + engine.pool.per_request
@@ -63,12 +64,13 @@ def _seats_that_fit(engine: Engine, load: Load) -> int | None:
 
 def _shorter(load: Load, limit: int) -> Load:
     """Requests that would pass the limit are refused; running ones stop there."""
-    allowed = load.prompt + load.output <= limit
+    coming = load.coming
     left = np.maximum(0.0, np.minimum(load.left, limit - load.context))
-    return replace(load, arrival=np.where(allowed, load.arrival, np.inf), left=left)
+    return replace(load, coming=coming.only(coming.prompt + coming.output <= limit), left=left)
 
 
 def _thinned(load: Load) -> Load:
     """Each of the replicas gets every so-manieth of the requests still to come."""
-    mine = np.arange(load.arrival.shape[1]) % REPLICAS == 0
-    return replace(load, arrival=np.where(mine, load.arrival, np.inf))
+    coming = load.coming
+    number = np.arange(len(coming.arrival)) - coming.each(coming.begin)
+    return replace(load, coming=coming.only(number % REPLICAS == 0))

@@ -1,28 +1,29 @@
 """The KV projection of one engine: what the present load will hold, and P(exhaustion)."""
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from exporter.forecast.arrivals import Arrivals, arrived_in_total
 from exporter.forecast.assessment import ForecastOptions, PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.bounds import present
+from exporter.forecast.coming import Coming, Counts
 from exporter.forecast.effort import FEWEST_ROLLOUTS, ROLLOUTS
 from exporter.forecast.endings import Endings
-from exporter.forecast.lengths import FEW_SURVIVORS, Allowed, Floats, LengthSample, allowed, evenly, newly_finished
+from exporter.forecast.grid import Grid
+from exporter.forecast.lengths import FEW_SURVIVORS, Allowed, Ended, Floats, LengthSample, allowed, evenly
+from exporter.forecast.projection import Projection
 from exporter.forecast.recalibration import moments
-from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Grid, Load, roll
-from exporter.forecast.running import CACHED_MEMORY, RunningTracker
+from exporter.forecast.rollout import PREFILL_SHARE_LIMIT, SCHEDULE_STRIDE, Load, roll
+from exporter.forecast.running import CACHED_MEMORY, RunningSet, RunningTracker
 from exporter.forecast.schedule import Engine
 from exporter.forecast.seats import SeatLimit
 from exporter.forecast.steps import StepTimes
 from exporter.forecast.window import rise
 from exporter.reading import EngineReading
 
-REQUESTS_ROLLED = 32_000
-"""Requests in all roll-outs together, a bound on time and memory: from four a second on there are fewer roll-outs,
-and the pooled figures of the recordings are no worse for it."""
+REQUESTS_ROLLED = 16_000
+"""Requests in all roll-outs together, a bound on time and memory: from two a second on there are fewer roll-outs, and
+the pooled figures of the recordings differ by no more than chance moves them."""
 UNKNOWN_LIMIT = 1e9
 PRIOR_PROMPT = 512.0
 PRIOR_OUTPUT = 256.0
@@ -30,28 +31,6 @@ PRIOR_OUTPUT = 256.0
 
 SHORTEST_MEMORY, LONGEST_MEMORY = 16, 1500
 """Prompts of coming requests are drawn from that many of the newest ones: each future believes in another memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """One roll-out's summary.
-
-    `shares`: seconds → share of roll-outs exhausted by then. `median_peak`: of the highest demand over capacity
-    within a minute. `demand`: (horizon, quantile) → demand over capacity. `offered_load`: in the long run. `load` is
-    what was rolled; it is most of what an engine takes, so it is let go of once the levers are tried on it.
-    """
-
-    shares: dict[float, float]
-    median_peak: float
-    demand: dict[tuple[float, float], float]
-    offered_load: float | None
-    engine: Engine
-    load: Load | None
-
-    def after(self, before: "Projection") -> "Projection":
-        """The mean of it and of the seconds before, each half as heavy as the next: what differs is mostly chance."""
-        shares = {seconds: (share + before.shares[seconds]) / 2 for seconds, share in self.shares.items()}
-        return replace(self, shares=shares, median_peak=(self.median_peak + before.median_peak) / 2)
 
 
 class Occupancy:
@@ -84,26 +63,23 @@ class Occupancy:
 
     def observe(self, before: EngineReading | None, now: EngineReading, pool: BlockLine) -> None:
         """Learn from one reading; `before` is the one it continues, `None` after a break."""
+        ended = Ended.between(before, now)
         if before is not None:
-            self._learn(before, now, pool)
-        elif now.generation_lengths is not None and not self.outputs.total:
-            self.outputs.add(evenly(newly_finished(None, now.generation_lengths)))
-            if now.prompt_lengths is not None:
-                self.prompts.add(evenly(newly_finished(None, now.prompt_lengths)))
+            self._learn(before, now, ended, pool)
+        elif not self.outputs.total and len(ended.outputs):
+            self.outputs.add(evenly(ended.outputs))
+            self.prompts.add(evenly(ended.prompts))
         self.seats.observe(now)
         self._allowed = allowed(now.max_tokens_params)
-        self.tracker.observe(before, now, pool, self.typical_prompt)
+        self.tracker.observe(before, now, ended, pool, self.typical_prompt)
 
-    def _learn(self, before: EngineReading, now: EngineReading, pool: BlockLine) -> None:
+    def _learn(self, before: EngineReading, now: EngineReading, ended: Ended, pool: BlockLine) -> None:
         seconds = now.time - before.time
-        if now.generation_lengths is not None:
-            ended = newly_finished(before.generation_lengths, now.generation_lengths)
-            if before.iteration_tokens is not None and now.iteration_tokens is not None:
-                steps = max(0.0, now.iteration_tokens.count - before.iteration_tokens.count)
-                self.endings.observe(seconds, len(ended), self.tracker.state.age, steps, self.outputs)
-            self.outputs.add(ended)
-        if now.prompt_lengths is not None:
-            self.prompts.add(newly_finished(before.prompt_lengths, now.prompt_lengths))
+        if now.generation_lengths is not None and before.iteration_tokens and now.iteration_tokens:
+            steps = max(0.0, now.iteration_tokens.count - before.iteration_tokens.count)
+            self.endings.observe(seconds, len(ended.outputs), self.tracker.state.age, steps, self.outputs)
+        self.outputs.add(ended.outputs)
+        self.prompts.add(ended.prompts)
         if before.first_tokens is not None and now.first_tokens is not None:
             born, prompts = (
                 now.first_tokens.count - before.first_tokens.count,
@@ -154,23 +130,20 @@ class Occupancy:
         """Roll the present load forward; `None` when the page does not tell enough. `rollouts` trade noise for time."""
         if now.kv_usage is None or now.running is None or not self.steps.known:
             return None
-        options, horizon = self._options, self.grid.times[-1]
+        options, farthest = self._options, self.grid.times[-1]
         t0, t1, t2 = self.steps.coefficients()
         seats, budget = self.seat_limit or UNKNOWN_LIMIT, options.max_num_batched_tokens or UNKNOWN_LIMIT
         engine = Engine(pool, seats, budget, options.watermark * pool.usable, t0, t1, t2)
-        load = self._load(now, pool, horizon, rollouts)
+        load = self._load(now, pool, farthest, rollouts)
         futures = roll(engine, load, self.grid)
-        cells = [min(int(np.searchsorted(futures.times, h)), len(futures.times) - 1) for h in options.horizons]
-        # Requests that end within a cell fall before they have risen: the last trace of them can lie below nothing.
-        levels = np.maximum(np.quantile(futures.demand[:, cells], options.quantiles, axis=0), 0.0).tolist()
+        levels = futures.demand_at(options.horizons, options.quantiles)
         demand = {
-            (h, q): level
-            for q, row in zip(options.quantiles, levels, strict=True)
-            for h, level in zip(options.horizons, row, strict=True)
+            (horizon, quantile): level
+            for quantile, row in zip(options.quantiles, levels, strict=True)
+            for horizon, level in zip(options.horizons, row, strict=True)
         }
-        shares = {s: float((futures.exhausted_at <= s).mean()) for s in moments(options.horizons)}
-        peak = float(np.median(futures.peak(60.0)))
-        return Projection(shares, peak, demand, self._offered_load(pool), engine, load)
+        shares = {seconds: futures.exhausted_by(seconds) for seconds in moments(options.horizons)}
+        return Projection(shares, futures.median_peak(60.0), demand, self._offered_load(pool), engine, load)
 
     def _offered_load(self, pool: BlockLine) -> float | None:
         """Long-run demand of the last minute's arrivals over capacity: rate × block-seconds of a request.
@@ -192,31 +165,35 @@ class Occupancy:
         return rate * (pace * held + t1 * prompt * (prompt * pool.per_token + pool.per_request)) / pool.usable
 
     def _load(self, now: EngineReading, pool: BlockLine, horizon: float, rollouts: int) -> Load:
-        live, draw = self.tracker.state, self.random
+        live, random = self.tracker.state, self.random
         limit = min(float(self._options.max_model_len or UNKNOWN_LIMIT), self._allowed.most)
         r = self._affordable(rollouts, len(live.age) + len(live.prefilling) + (now.waiting or 0.0), horizon)
-        contexts = np.concatenate((live.prompt + live.age, live.prefilling))
         ages = np.concatenate((live.age, np.zeros(len(live.prefilling))))
         left = self._outputs_beyond(ages, (r, len(ages)), limit) - ages
-        arrival = self.arrivals.continuations(draw, r, horizon)
-        waiting = present(now.waiting)
-        fresh = max(0, waiting - len(live.preempted_prompt))
-        prompt = self._prompts((r, fresh + arrival.shape[1])) * self.kept
-        output = self._outputs_beyond(np.zeros(prompt.shape[1]), prompt.shape, limit)
-        back = live.preempted_prompt[:waiting], live.preempted_age[:waiting]
-        again = np.broadcast_to(back[0] + back[1], (r, len(back[0])))
-        again_left = self._outputs_beyond(back[1], again.shape, limit) - back[1]
-        queue = np.zeros((r, len(back[0]) + fresh))
         return Load(
             used_blocks=now.kv_usage * pool.usable if now.kv_usage else 0.0,
-            context=contexts,
+            context=np.concatenate((live.prompt + live.age, live.prefilling)),
             left=left,
-            arrival=np.concatenate((queue, arrival), axis=1),
-            prompt=np.concatenate((again, prompt), axis=1),
-            output=np.concatenate((again_left, output), axis=1),
+            coming=self._coming(live, present(now.waiting), r, horizon, limit),
             backlog=float(live.prefilling.sum()) / 2,
-            chance=draw.random((r, self.grid.fine_cells // SCHEDULE_STRIDE)),
+            chance=random.random((r, self.grid.fine_cells // SCHEDULE_STRIDE)),
         )
+
+    def _coming(self, live: RunningSet, waiting: int, rollouts: int, horizon: float, limit: float) -> Coming:
+        """Those that wait, the preempted first, and those that will arrive."""
+        times, arriving = self.arrivals.continuations(self.random, rollouts, horizon)
+        again = live.preempted_prompt[:waiting], live.preempted_age[:waiting]
+        preempted = len(again[0])
+        count = arriving + waiting
+        arrival = np.zeros(int(count.sum()))
+        arrival[np.arange(len(times)) + np.repeat(np.arange(1, rollouts + 1) * waiting, arriving)] = times
+        prompt = self._prompts(count, limit) * self.kept
+        output = self._outputs(len(arrival), limit)
+        if preempted:
+            first = (np.cumsum(count) - count)[:, None] + np.arange(preempted)
+            prompt[first] = again[0] + again[1]
+            output[first] = self._outputs_beyond(again[1], (rollouts, preempted), limit) - again[1]
+        return Coming(count, arrival, prompt, output)
 
     def _affordable(self, rollouts: int, there: float, horizon: float) -> int:
         """Roll-outs that fit the budget; the more requests there are, the less one roll-out differs from another."""
@@ -224,14 +201,21 @@ class Occupancy:
         affordable = REQUESTS_ROLLED * rollouts / ROLLOUTS // max(1.0, requests)
         return int(np.clip(affordable, FEWEST_ROLLOUTS, rollouts))
 
-    def _prompts(self, shape: tuple[int, int]) -> Floats:
+    def _prompts(self, count: Counts, limit: float) -> Floats:
+        requests = int(count.sum())
         known = self.births if self.births.size else self.prompts
         if not known.size:
-            return np.full(shape, PRIOR_PROMPT)
-        memory = np.exp(self.random.uniform(np.log(SHORTEST_MEMORY), np.log(LONGEST_MEMORY), (shape[0], 1)))
-        return known.draw(self.random.random(shape), memory)
+            return np.full(requests, PRIOR_PROMPT)
+        memory = np.exp(self.random.uniform(np.log(SHORTEST_MEMORY), np.log(LONGEST_MEMORY), len(count)))
+        return np.minimum(known.draw(self.random.random(requests), memory, count), limit)
 
-    def _outputs_beyond(self, ages: Floats, shape: tuple[int, int], limit: float) -> Floats:
+    def _outputs(self, requests: int, limit: float) -> Floats:
+        """Lengths of requests that have yet to begin."""
+        if self.outputs.size < FEW_SURVIVORS:
+            return self._outputs_beyond(np.zeros(requests), (requests,), limit)
+        return self.outputs.draw_whole(self.random.random(requests), 1.0 / self.endings.ratio, limit)
+
+    def _outputs_beyond(self, ages: Floats, shape: tuple[int, ...], limit: float) -> Floats:
         finished = self.outputs.size
         if not finished:
             return self._prior_beyond(self.random, ages, shape, limit)
@@ -241,7 +225,7 @@ class Occupancy:
         believed = self._prior_random.random(shape) < finished / (finished + FEW_SURVIVORS / 2)
         return np.where(believed, drawn, self._prior_beyond(self._prior_random, ages, shape, limit))
 
-    def _prior_beyond(self, random: np.random.Generator, ages: Floats, shape: tuple[int, int], limit: float) -> Floats:
+    def _prior_beyond(self, random: np.random.Generator, ages: Floats, shape: tuple[int, ...], limit: float) -> Floats:
         """Lengths before the load has shown its own: exponential, and half of what clients allow if that is less."""
         drawn = random.exponential(min(PRIOR_OUTPUT, self._allowed.mean / 2), shape) + ages
         return np.minimum(np.maximum(ages + 1.0, drawn), np.maximum(limit, ages + 1.0))

@@ -13,7 +13,7 @@ import numpy as np
 
 from exporter.forecast.blocks import BlockLine
 from exporter.forecast.bounds import present
-from exporter.forecast.lengths import Floats, newly_finished
+from exporter.forecast.lengths import Ended, Floats
 from exporter.forecast.window import rise
 from exporter.reading import EngineReading
 
@@ -68,13 +68,19 @@ class RunningTracker:
         waiting = np.array(self._preempted, dtype=float).reshape(-1, 2)
         return RunningSet(self._prompt, self._age, self._prefilling, waiting[:, 0], waiting[:, 1], self._shared)
 
-    def observe(self, before: EngineReading | None, now: EngineReading, pool: BlockLine, typical_prompt: float) -> None:
-        """Advance to `now`. Without `before` (a start, a gap, a restart) the set is guessed from the totals alone."""
+    def observe(
+        self, before: EngineReading | None, now: EngineReading, ended: Ended, pool: BlockLine, typical_prompt: float
+    ) -> None:
+        """Advance to `now`, by which those of `ended` had finished.
+
+        Without `before` (a start, a gap, a restart) the set is guessed from the totals alone.
+        """
         steps = 0.0
         if before is not None and before.iteration_tokens is not None and now.iteration_tokens is not None:
             steps = max(0.0, now.iteration_tokens.count - before.iteration_tokens.count)
         self._age = self._age + steps
-        self._bury(before, now)
+        if before is not None:
+            self._bury(ended)
         self._bear(before, now, steps, typical_prompt)
         if not now.waiting:
             self._forget_the_gone(now, pool)
@@ -99,22 +105,23 @@ class RunningTracker:
         born_at = (np.arange(born) + 0.5) / born
         self._age = np.concatenate((self._age, 1.0 + steps * (1.0 - born_at)))
 
-    def _bury(self, before: EngineReading | None, now: EngineReading) -> None:
-        if before is None or now.generation_lengths is None:
-            return
-        lengths = newly_finished(before.generation_lengths, now.generation_lengths)
-        prompts = None if now.prompt_lengths is None else newly_finished(before.prompt_lengths, now.prompt_lengths)
-        exact = len(lengths) == 1
-        for length in np.sort(lengths)[::-1]:
-            if not len(self._age):
-                return
-            cost = np.abs(np.log((self._age + 8.0) / (length + 8.0)))
-            if exact and prompts is not None and len(prompts) == 1:
-                cost = cost + 0.5 * np.abs(np.log((self._prompt + 32.0) / (prompts[0] + 32.0)))
-            gone = int(np.argmin(cost))
-            self._age = np.delete(self._age, gone)
-            self._prompt = np.delete(self._prompt, gone)
-            self._whole = np.delete(self._whole, gone)
+    def _bury(self, ended: Ended) -> None:
+        """Take those out of the set that are likeliest to be the ones that ended, the longest first."""
+        exact = len(ended.outputs) == len(ended.prompts) == 1
+        ages, gone = np.log(self._age + 8.0), []
+        for length in np.sort(ended.outputs)[: -len(self._age) - 1 : -1].tolist():
+            cost = np.abs(ages - math.log(length + 8.0))
+            if exact:
+                cost += 0.5 * np.abs(np.log((self._prompt + 32.0) / (ended.prompts[0] + 32.0)))
+            gone.append(int(np.argmin(cost)))
+            ages[gone[-1]] = math.inf
+        if gone:
+            self._leave(gone)
+
+    def _leave(self, gone: list[int]) -> None:
+        kept = np.ones(len(self._age), dtype=bool)
+        kept[gone] = False
+        self._prompt, self._whole, self._age = self._prompt[kept], self._whole[kept], self._age[kept]
 
     def _match_count(self, running: int, typical_prompt: float, fresh: bool) -> None:
         surplus = len(self._age) - running
@@ -142,9 +149,9 @@ class RunningTracker:
             return
         contexts = self._prompt + self._age
         missing = max(0.0, float(contexts.sum()) - self._held_tokens(now, pool, present(now.running))) / surplus
-        gone = np.argsort(np.abs(contexts - missing), kind="stable")[:surplus]
+        gone = np.argsort(np.abs(contexts - missing), kind="stable")[:surplus].tolist()
         self._lost_tokens += float(self._age[gone].sum())
-        self._prompt, self._whole, self._age = (np.delete(x, gone) for x in (self._prompt, self._whole, self._age))
+        self._leave(gone)
 
     def _forget_preempted(self, waiting: int) -> None:
         """Of those that lost their blocks, more than wait have hung up."""

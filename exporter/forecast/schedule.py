@@ -10,7 +10,7 @@ run out. While a queue is held back, what an end gives back is taken at once by 
 ends starts the race anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +47,22 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Coming requests in order, (R, K): the earliest start in seconds, blocks at start and end, seconds in between."""
+    """Coming requests, one roll-out's after the other's, each in order.
 
+    begin, end: (R,) where each roll-out's requests lie.
+    start: (E,) the earliest start in seconds.   first, last: blocks at start and end.   stay: seconds in between.
+    """
+
+    begin: NDArray[np.intp]
+    end: NDArray[np.intp]
     start: Floats
     first: Floats
     last: Floats
     stay: Floats
+
+    def of(self, rollouts: NDArray[np.intp]) -> "Queue":
+        """That of some of the roll-outs, by their numbers."""
+        return replace(self, begin=self.begin[rollouts], end=self.end[rollouts])
 
 
 def exhausted_at(
@@ -69,21 +79,19 @@ def exhausted_at(
         chance: (R, C) numbers in 0..1 that decide the race between growth and ends in each cell.
     """
     rollouts, cells = running.level.shape
-    coming = queue.start.shape[1]
-    pad = ((0, 0), (0, LOOK_AHEAD))
-    width = coming + LOOK_AHEAD
-    start = np.pad(queue.start, pad, constant_values=np.inf).ravel()
-    first, last, stay = (np.pad(part, pad).ravel() for part in (queue.first, queue.last, queue.stay))
-    row_start, ahead = np.arange(rollouts) * width, np.arange(LOOK_AHEAD)
+    # What lies beyond a roll-out's own requests never comes.
+    start, first = np.append(queue.start, np.inf), np.append(queue.first, 0.0)
+    never, ahead = len(queue.start), np.arange(LOOK_AHEAD)
     cell_start = np.arange(rollouts) * (cells + 1)
     freed, ended = np.zeros(rollouts * (cells + 1)), np.zeros(rollouts * (cells + 1))
     level, active = np.zeros(rollouts), np.zeros(rollouts)
-    head = np.zeros(rollouts, dtype=np.intp)
+    head = queue.begin
     found = np.full(rollouts, np.inf)
     limit = np.full(rollouts, engine.pool.usable - engine.watermark_blocks)
     leaving = -np.diff(running.alive, axis=1, prepend=float(running.count))
     used = np.full(rollouts, running.used)
-    blocked = (start[row_start] <= 0.0) & (used + first[row_start] > limit)
+    next_in = np.where(head < queue.end, head, never)
+    blocked = (start[next_in] <= 0.0) & (used + first[next_in] > limit)
     for cell in range(cells):
         now = (cell + 1) * seconds
         here = cell_start + cell
@@ -99,12 +107,12 @@ def exhausted_at(
             limit[over] = -np.inf
             if found.max() < np.inf:
                 break
-        next_in = row_start + head
         arrived = start[next_in] <= now
         blocked = arrived
         if not (arrived & (used < limit)).any():
             continue
-        window = next_in[:, None] + ahead
+        window = head[:, None] + ahead
+        window = np.where(window < queue.end[:, None], window, never)
         fits = used[:, None] + np.cumsum(first[window], axis=1) <= limit[:, None]
         seat = (running.alive[:, cell] + active)[:, None] + ahead < engine.max_num_seqs
         taken = np.logical_and.accumulate(fits & seat & (start[window] <= now), axis=1)
@@ -112,21 +120,24 @@ def exhausted_at(
         if not len(row):
             continue
         who = window[row, column]
-        end = np.clip((now + stay[who]) / seconds, cell + 1, cells).astype(np.intp) + cell_start[row]
-        np.add.at(freed, end, last[who])
+        end = np.clip((now + queue.stay[who]) / seconds, cell + 1, cells).astype(np.intp) + cell_start[row]
+        np.add.at(freed, end, queue.last[who])
         np.add.at(ended, end, 1.0)
         count = taken.sum(axis=1)
         entered = np.bincount(row, first[who], rollouts)
         level += entered
         used = used + entered
         active += count
-        head += count
-        blocked = start[row_start + head] <= now
+        head = head + count
+        next_in = np.where(head < queue.end, head, never)
+        blocked = start[next_in] <= now
     return found
 
 
 def _lost_race(free: Floats, grown: Floats, left: Floats, blocked: NDArray[np.bool_]) -> Floats:
     """(R,) probability that growth takes the last free block before an end gives some back, in one cell."""
+    if not (free < grown).any():
+        return np.zeros_like(free)
     once = np.where(free < grown, np.exp(-left * np.maximum(free, 0.0) / np.maximum(grown, 1e-9)), 0.0)
     lost: Floats = 1.0 - (1.0 - once) ** np.where(blocked, np.maximum(left, 1.0), 1.0)
     return lost

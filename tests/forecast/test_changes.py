@@ -12,7 +12,8 @@ from exporter.forecast.blocks import BlockLine
 from exporter.forecast.endings import LEAST, Endings
 from exporter.forecast.forecaster import EngineForecaster
 from exporter.forecast.lengths import LengthSample
-from exporter.forecast.occupancy import Occupancy, Projection
+from exporter.forecast.occupancy import Occupancy
+from exporter.forecast.projection import Projection
 from exporter.reading import EngineReading
 from tests.forecast.engines import Engine, Request, pool
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from exporter.forecast.blocks import BlockLine
 from exporter.forecast.effort import FEWEST_ROLLOUTS, ROLLOUTS, ROLLOUTS_OF_ALL, Effort
 from exporter.forecast.forecaster import EngineForecaster
-from exporter.forecast.occupancy import Occupancy, Projection
+from exporter.forecast.occupancy import Occupancy
+from exporter.forecast.projection import Projection
 from exporter.forecast.rollout import Load
 from exporter.reading import EngineReading
 from tests.forecast.engines import Engine, Request, pool

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.forecast.blocks import BlockLine
+from exporter.forecast.lengths import Ended
 from exporter.forecast.running import RunningTracker
 from tests.forecast.engines import Engine, Request
 
@@ -20,7 +21,7 @@ def served(seconds: int, hang_up: float, tracker: RunningTracker | None = None, 
         arriving = [Request(chance.randint(50, 500), chance.randint(100, 900)) for _ in range(chance.randint(0, 2))]
         reading = replace(engine.tick(arriving), prompt_tokens_cached=0.0)
         if tracker is not None:
-            tracker.observe(before, reading, LINE, 275.0)
+            tracker.observe(before, reading, Ended.between(before, reading), LINE, 275.0)
         before = reading
     return engine
 
@@ -42,5 +43,6 @@ def test_a_start_beside_a_server_whose_clients_have_hung_up(seed: int) -> None:
     """The first reading already tells the live requests' tokens to a quarter: the pool holds no more than theirs."""
     engine = served(1800, 0.02, seed=seed)
     tracker = RunningTracker()
-    tracker.observe(None, replace(engine.reading(), prompt_tokens_cached=0.0), LINE, 275.0)
+    reading = replace(engine.reading(), prompt_tokens_cached=0.0)
+    tracker.observe(None, reading, Ended.between(None, reading), LINE, 275.0)
     assert tracker.state.age.sum() == pytest.approx(sum(request.age for request in engine.running), rel=0.25)

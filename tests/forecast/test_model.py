@@ -12,9 +12,11 @@ from exporter.forecast.arrivals import Arrivals
 from exporter.forecast.assessment import PoolView
 from exporter.forecast.blocks import BlockLine, block_line
 from exporter.forecast.bounds import ENDED
-from exporter.forecast.lengths import LengthSample, evenly, newly_finished
+from exporter.forecast.coming import Coming
+from exporter.forecast.grid import Grid
+from exporter.forecast.lengths import Ended, LengthSample, evenly, newly_finished
 from exporter.forecast.recalibration import FITTED, Evidence, coefficients, log_odds, moments, probability
-from exporter.forecast.rollout import Grid, Load, roll
+from exporter.forecast.rollout import Load, roll
 from exporter.forecast.running import RunningTracker
 from exporter.forecast.schedule import Engine
 from exporter.forecast.seats import SeatLimit
@@ -26,15 +28,19 @@ from tests.forecast.engines import Engine as MadeUp
 from tests.forecast.engines import Request, histogram
 
 
+def coming(*requests: tuple[float, float, float]) -> Coming:
+    """One future's requests: seconds from now, prompt, output."""
+    arrival, prompt, output = np.array(requests).reshape(-1, 3).T
+    return Coming(np.array([len(requests)]), arrival, prompt, output)
+
+
 def load(**changes: object) -> Load:
     """One future of one running request and nobody else."""
     base = Load(
         used_blocks=10.0,
         context=np.array([152.0]),
         left=np.array([[1000.0]]),
-        arrival=np.full((1, 1), np.inf),
-        prompt=np.ones((1, 1)),
-        output=np.ones((1, 1)),
+        coming=coming(),
         backlog=0.0,
         chance=np.full((1, 30), 0.5),
     )
@@ -110,7 +116,7 @@ def test_the_running_set_is_rebuilt_from_the_page() -> None:
     line = BlockLine(2000.0, 1 / 16, 0.5)
     for second in range(120):
         reading = made_up.tick([Request(50 + 10 * (second % 7), 100 + 40 * (second % 11))])
-        tracker.observe(before, reading, line, 80.0)
+        tracker.observe(before, reading, Ended.between(before, reading), line, 80.0)
         before = reading
     state = tracker.state
     assert len(state.age) == len(made_up.running)
@@ -123,7 +129,7 @@ def test_preempted_requests_wait_first_in_the_queue() -> None:
     made_up, tracker, before = MadeUp(150), RunningTracker(), None
     for _ in range(40):
         reading = made_up.tick([Request(100, 2000)])
-        tracker.observe(before, reading, BlockLine(150.0, 1 / 16, 0.5), 100.0)
+        tracker.observe(before, reading, Ended.between(before, reading), BlockLine(150.0, 1 / 16, 0.5), 100.0)
         before = reading
         if reading.preemptions:
             break
@@ -150,9 +156,7 @@ def test_a_prompt_that_does_not_fit_waits_and_exhausts_nothing() -> None:
     """Demand passes capacity, but vLLM holds the request back while the running one ends."""
     held_back = load(
         left=np.array([[100.0]]),
-        arrival=np.zeros((1, 1)),
-        prompt=np.full((1, 1), 1450.0),
-        output=np.full((1, 1), 100.0),
+        coming=coming((0.0, 1450.0, 100.0)),
     )
     futures = roll(engine(), held_back, Grid())
     assert futures.demand.max() > 1.0
@@ -161,7 +165,7 @@ def test_a_prompt_that_does_not_fit_waits_and_exhausts_nothing() -> None:
 
 def test_a_sequence_limit_keeps_the_queue_out() -> None:
     """With every seat taken, arrivals do not count before one ends."""
-    arriving = load(arrival=np.zeros((1, 1)), prompt=np.full((1, 1), 800.0), output=np.full((1, 1), 300.0))
+    arriving = load(coming=coming((0.0, 800.0, 300.0)))
     with_seat, without = (roll(engine(seats=n), arriving, Grid()).demand[0, 5] for n in (2.0, 1.0))
     assert with_seat - without == pytest.approx(0.5 + 6 / 0.05 / 16 / 100 + 0.005, abs=0.02)
 
@@ -171,9 +175,12 @@ def test_arrivals_continue_at_the_rate_seen() -> None:
     arrivals, random = Arrivals(), np.random.default_rng(0)
     for _ in range(1800):
         arrivals.observe(1.0, 2.0)
-    times = arrivals.continuations(random, 200, 60.0)
-    assert np.isfinite(times).sum(axis=1).mean() == pytest.approx(120, rel=0.1)
-    assert (np.diff(np.minimum(times, 1e9), axis=1) >= 0).all()
+    times, count = arrivals.continuations(random, 200, 60.0)
+    assert count.mean() == pytest.approx(120, rel=0.1)
+    each = np.split(times, np.cumsum(count)[:-1])
+    assert all((np.diff(future) >= 0).all() for future in each)
+    assert all(((future >= 0) & (future <= 60)).all() for future in each)
+    assert np.mean([np.median(future) for future in each]) == pytest.approx(30, rel=0.05)
 
 
 def test_a_hybrid_model_counts_its_fixed_blocks_once() -> None:
