@@ -7,7 +7,6 @@ clock, network, GPU and container are those of `bench.soak_world`. One line an h
 """
 
 import argparse
-import gc
 import json
 import platform
 import sys
@@ -25,6 +24,7 @@ from bench.census import Counting, Growth, Held, census, counted_apart
 from bench.soak_report import Sample, resident_mib, verdict
 from bench.soak_world import HOUR, Wire, World
 from exporter.assembly import build_monitor
+from exporter.heap import give_back
 from exporter.history import History
 from exporter.memory import DeviceWatch
 from exporter.pace import Pace, SteadyClock
@@ -176,7 +176,7 @@ class Soak:
 
     def _sample(self, tick_cpu_ms: float) -> None:
         self._scrape(0)
-        gc.collect()
+        give_back()  # as the daemon does every hour, at a moment of its own
         resident = resident_mib()
         held = self._count(self._census)
         latest = self.monitor.latest

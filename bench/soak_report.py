@@ -10,7 +10,7 @@ from bench.census import Growth
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was held at the end of an hour, after garbage collection."""
+    """What was held at the end of an hour, once what is free had been given back."""
 
     hour: float
     resident_mib: float

@@ -24,6 +24,8 @@ FORGET_SECONDS = 900.0
 """How long an engine that is gone from the page keeps its place, in state `unknown`."""
 GIVE_BACK_SECONDS = 60.0
 """After an engine was forgotten, and with it what the snapshots before and the parser still held of it."""
+GIVE_BACK_EVERY_SECONDS = 3600.0
+"""What is freed leaves holes that the C library keeps: some MiB in an hour, if none are given back."""
 MAX_ENGINES = 256
 """Engines of one server that are followed or remembered; a page that invents more is cut here."""
 
@@ -102,7 +104,7 @@ class ServerWatch:
         self._clock = clock
         self._forecasters: dict[EngineKey, EngineForecaster] = {}
         self._last: dict[EngineKey, EngineStatus] = {}
-        self._give_back_at = float("inf")
+        self._give_back_at = clock() + GIVE_BACK_EVERY_SECONDS
         self._last_success: float | None = None
         self._last_reason = ""
         self._names: Mapping[str, str] = {}
@@ -198,7 +200,7 @@ class ServerWatch:
             del self._forecasters[key]
             self._give_back_at = now + GIVE_BACK_SECONDS
         if now >= self._give_back_at:
-            self._give_back_at = float("inf")
+            self._give_back_at = now + GIVE_BACK_EVERY_SECONDS
             give_back()
         return tuple(unknown_status(status, now, reason) for key, status in self._last.items() if key not in seen)
 
