@@ -5,6 +5,7 @@ tokens of requests that have begun and not ended are known from counters and his
 what exists and is not held belongs to the requests that were preempted and wait.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
@@ -32,16 +33,18 @@ def recomputed_each(readings: Sequence[EngineReading], seconds: float) -> float 
     `readings`: oldest first, and as far back as there are any: where nothing waited, nobody was preempted, and what is
     out of balance there (clients that hung up are never counted as ended) is so for another reason.
     """
-    base: Balance | None = None
-    waited: list[tuple[EngineReading, Balance]] = []
     since = readings[-1].time - seconds
-    for reading in readings:
+    recent = bisect_left(readings, since, key=lambda reading: reading.time)
+    quiet = (_balance(reading) for reading in reversed(readings[:recent]) if not reading.waiting)
+    base = next((balance for balance in quiet if balance is not None), None)
+    waited: list[tuple[EngineReading, Balance]] = []
+    for reading in readings[recent:]:
         balance = _balance(reading)
         if balance is None:
             continue
         if not reading.waiting:
             base = balance
-        if base is not None and reading.time >= since:
+        if base is not None:
             requests, tokens = balance.requests - base.requests, balance.tokens - base.tokens
             waited.append((reading, Balance(max(0.0, requests), max(0.0, tokens), balance.computed)))
     requests = sum(balance.requests for _, balance in waited)
