@@ -16,7 +16,7 @@ import pytest
 from tests.support import pages
 from tests.support.expositions import exposition
 
-PINS = ("image.txt", "oldest.txt") if sys.version_info < (3, 12) else ("image.txt",)
+PINS = ("image.txt", "oldest.txt") if sys.version_info < (3, 13) else ("image.txt",)
 """The oldest releases allowed have no wheels for newer Pythons than these: there, what pip finds is newer anyway."""
 ROOT = Path(__file__).parent.parent
 
