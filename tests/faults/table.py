@@ -127,8 +127,8 @@ def _soak() -> list[str]:
         f"virtual time with a reading every {told['interval']:g} s. Engines come and go, every hour has a model of its "
         "own, there are storms of names never seen before, outages of every kind, restarts with kills, sleep, a lost "
         f"GPU, jumps of both clocks, and scrapes all the while. {told['ticks']:,} ticks, {told['late_ticks']} of them "
-        f"late because an answer was. Once what is free has been given back, as the daemon does every hour, the process "
-        f"holds {spread('resident_mib')} after the first hour, of which the daemon's own objects are "
+        "late because an answer was. Once what is free has been given back, as the daemon does every hour, the "
+        f"process holds {spread('resident_mib')} after the first hour, of which the daemon's own objects are "
         f"{spread('held_mib')}; the rest is Python, the libraries and the simulated world."
     )
     return [
