@@ -7,6 +7,9 @@ taken when the source answered.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+MOST = 2.0**53
+"""Beyond it a float no longer holds every whole number: no count, size or length that is told of is real there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Histogram:

@@ -132,12 +132,14 @@ class Settings(BaseSettings):
     hf_home: Path | None = Field(default=None, description="Hugging Face cache directory; default: HF_HOME")
     tensor_parallel_size: int = Field(default=1, ge=1, le=1024, description="vLLM's --tensor-parallel-size")
     pipeline_parallel_size: int = Field(default=1, ge=1, le=1024, description="vLLM's --pipeline-parallel-size")
-    max_num_seqs: int | None = Field(default=None, ge=1, description="vLLM's --max-num-seqs; inferred when not given")
+    max_num_seqs: int | None = Field(
+        default=None, ge=1, le=10**9, description="vLLM's --max-num-seqs; inferred when not given"
+    )
     max_num_batched_tokens: int | None = Field(
-        default=None, ge=1, description="vLLM's --max-num-batched-tokens; inferred when not given"
+        default=None, ge=1, le=10**9, description="vLLM's --max-num-batched-tokens; inferred when not given"
     )
     max_model_len: int | None = Field(
-        default=None, ge=1, description="vLLM's --max-model-len; default: as the server says"
+        default=None, ge=1, le=10**9, description="vLLM's --max-model-len; default: as the server says"
     )
     max_lora_rank: int | None = Field(
         default=None, ge=1, le=4096, description="vLLM's --max-lora-rank, where adapters are served"

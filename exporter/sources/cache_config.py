@@ -1,15 +1,17 @@
 """The pool's configuration out of the labels of `cache_config_info`."""
 
-import math
 from dataclasses import replace
 from functools import lru_cache
 
-from exporter.reading import CacheConfig
+from exporter.reading import MOST, CacheConfig
 
 
 @lru_cache(maxsize=256)
 def cache_config(labels: tuple[tuple[str, str], ...]) -> CacheConfig:
-    """What the labels of `cache_config_info` say; "None" and what is no number of the right kind are absent."""
+    """What the labels of `cache_config_info` say; "None" and what is no number of the right kind are absent.
+
+    So is a number beyond all that is counted here: figures are multiplied, and what comes of them must be one.
+    """
     told = {name: value for name, value in labels if value != "None"}
 
     def number(name: str) -> float | None:
@@ -17,7 +19,7 @@ def cache_config(labels: tuple[tuple[str, str], ...]) -> CacheConfig:
             value = float(told[name])
         except (KeyError, ValueError):
             return None
-        return value if math.isfinite(value) and value >= 0 else None
+        return value if 0 <= value <= MOST else None
 
     def whole(name: str) -> int | None:
         value = number(name)

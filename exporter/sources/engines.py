@@ -1,13 +1,12 @@
 """Samples in, one `EngineReading` per engine out; the samples may come from a page or from a recording."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from exporter.reading import CacheConfig, EngineReading
+from exporter.reading import MOST, CacheConfig, EngineReading
 from exporter.sources.cache_config import cache_config_among
 from exporter.sources.histograms import Group, histogram, upper_bound
 from exporter.sources.names import plain_text
@@ -88,8 +87,9 @@ def assemble(
 ) -> tuple[EngineReading, ...]:
     """Sort `samples` (name, labels, value) by engine; of several names under `prefixes` the first counts.
 
-    A value that cannot be (not finite, negative, a ratio above 1) is no value. A series that stands there twice
-    counts once. Engines come in the order of model and engine label; nothing is ever summed across engines.
+    A value that cannot be (not finite, negative, a ratio above 1, a count beyond `MOST`) is no value. A series that
+    stands there twice counts once. Engines come in the order of model and engine label; nothing is ever summed across
+    engines.
     """
     names = places(prefixes)
     engines: dict[Who, dict[str, _Found]] = {}
@@ -168,7 +168,7 @@ def _slot(place: Place, name: str, labels: Mapping[str, str]) -> Slot | None:
         concept=concept,
         rank=place.rank,
         name=plain_name(name, place.part),
-        limit=sys.float_info.max if concept.at_most is None else concept.at_most + _ROUNDING,
+        limit=MOST if concept.at_most is None else concept.at_most + _ROUNDING,
         group=(place.part, told),
         rest=tuple(sorted((label, value) for label, value in labels.items() if label not in known)),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from exporter.errors import SourceError
-from exporter.reading import EngineReading
+from exporter.reading import MOST, EngineReading
 from exporter.sources.deadline import Clock
 from exporter.sources.endpoint import Access, Body, Endpoint
 from exporter.sources.engines import assemble
@@ -148,10 +148,11 @@ def _model(entry: object) -> ServedModel | None:
     if not isinstance(entry, dict) or (name := _text(entry.get("id"))) is None:
         return None
     length = entry.get("max_model_len")
+    told = isinstance(length, int) and not isinstance(length, bool) and 0 < length <= MOST
     return ServedModel(
         id=name,
         root=_text(entry.get("root")),
-        max_model_len=length if isinstance(length, int) and not isinstance(length, bool) and length > 0 else None,
+        max_model_len=length if told else None,
         parent=_text(entry.get("parent")),
     )
 

@@ -3,8 +3,8 @@
 import pytest
 
 from exporter.sources.cache_config import of_one_engine
-from tests.support.expositions import exposition
-from tests.support.readings import engines_of
+from tests.support.expositions import exposition, gauge
+from tests.support.readings import engine_of, engines_of, info
 
 
 def test_each_of_two_engines_has_its_own_blocks() -> None:
@@ -32,3 +32,14 @@ def test_a_sum_is_told_from_a_pool(
 ) -> None:
     """What divides evenly is a sum, unless the override or the pool's own tokens say that it is one pool."""
     assert of_one_engine(blocks, override, alone, engines) == each
+
+
+def test_numbers_beyond_all_measure_are_absent() -> None:
+    """Sizes are multiplied, and what comes of them must be a number; so must what a gauge says of requests."""
+    page = info(block_size="1e200", num_gpu_blocks="1e300", kv_cache_size_tokens="9007199254740992")
+    page += gauge("num_requests_running", 1e17) + gauge("num_requests_waiting", 3)
+    reading = engine_of(page)
+    assert reading.cache is not None
+    assert reading.cache.block_size is reading.cache.num_gpu_blocks is None
+    assert reading.cache.kv_cache_size_tokens == 2**53
+    assert (reading.running, reading.waiting) == (None, 3.0)

@@ -60,6 +60,13 @@ def test_models_of_odd_shape_are_left_out(server: PageServer, source: VllmSource
     )
 
 
+def test_a_length_beyond_all_measure_is_none(server: PageServer, source: VllmSource) -> None:
+    """A whole number of any size is JSON; one that no float holds would end whatever reckons with it."""
+    text = f'{{"data": [{{"id": "a", "max_model_len": {10**400}}}, {{"id": "b", "max_model_len": {2**53}}}]}}'
+    server.routes["/v1/models"] = answer(text, content_type="application/json")
+    assert source.read_models() == (ServedModel("a"), ServedModel("b", max_model_len=2**53))
+
+
 def test_the_models_are_bounded_in_number(server: PageServer, source: VllmSource) -> None:
     """Of a list without end, as many are kept as any server has."""
     entries = ",".join(f'{{"id":"m{index}"}}' for index in range(3000))
