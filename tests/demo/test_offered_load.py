@@ -14,7 +14,7 @@ def test_offered_load_tells_a_load_that_keeps_up_from_one_that_does_not(scenario
     """After four minutes the ratio is above 1 where the queue grows without end, and below 0.8 where nothing waits."""
     engine = DemoEngine(arrivals=SCENARIOS[scenario].requests(0))
     now = 0.0
-    with DemoServer((engine,)) as server:
+    with DemoServer((engine,), speed=0) as server:
         settings = load({"vllm_url": server.url, "gpus": "none", "host": "none"})
         monitor = build_monitor(settings, lambda: now)
         for second in range(240):
