@@ -71,7 +71,7 @@ class _Found:
         first, *others = self.parts.values()
         if not others:
             return first
-        highest = self.concept.kind in (Kind.GAUGE, Kind.SLEEP)
+        highest = self.concept.highest_counts
         result = dict(first)
         for part in others:
             for group, value in part.items():

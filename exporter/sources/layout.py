@@ -15,8 +15,6 @@ from exporter.sources.histograms import Group
 from exporter.sources.samples import Sample
 from exporter.sources.vllm_names import PREFIXES, Concept, Kind, places
 
-_HIGHEST_COUNTS = (Kind.GAUGE, Kind.SLEEP)
-
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
@@ -28,7 +26,7 @@ class _Spread:
 
     def field(self, values: Sequence[float]) -> Field:
         """With the values of the lines of a page."""
-        merge = max if self.concept.kind in _HIGHEST_COUNTS else sum
+        merge = max if self.concept.highest_counts else sum
         groups = {
             group: values[lines[0]] if len(lines) == 1 else merge([values[line] for line in lines])
             for group, lines in self.lines

@@ -53,6 +53,11 @@ class Concept:
     only: tuple[str, str] | None = None
     at_most: float | None = None
 
+    @property
+    def highest_counts(self) -> bool:
+        """Of what several front-ends tell of one engine, the highest value counts; where not, they add up."""
+        return self.kind in (Kind.GAUGE, Kind.SLEEP)
+
 
 CONCEPTS = (
     # gpu_cache_usage_perc: V0 and V1 up to 0.10; both from 0.9; the old one hidden in 0.11 and gone after.
