@@ -189,11 +189,12 @@ class Occupancy:
         arrival[np.arange(len(times)) + np.repeat(np.arange(1, rollouts + 1) * waiting, arriving)] = times
         prompt = self._prompts(count, limit) * self.kept
         output = self._outputs(len(arrival), limit)
+        coming = Coming(count, arrival, prompt, output)
         if preempted:
-            first = (np.cumsum(count) - count)[:, None] + np.arange(preempted)
+            first = coming.begin[:, None] + np.arange(preempted)
             prompt[first] = again[0] + again[1]
             output[first] = self._outputs_beyond(again[1], (rollouts, preempted), limit) - again[1]
-        return Coming(count, arrival, prompt, output)
+        return coming
 
     def _affordable(self, rollouts: int, there: float, horizon: float) -> int:
         """Roll-outs that fit the budget; the more requests there are, the less one roll-out differs from another."""

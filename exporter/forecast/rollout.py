@@ -69,11 +69,6 @@ class Futures:
     running: Floats
     exhausted_at: Floats
 
-    def demand_exceeds_at(self) -> Floats:
-        """(R,) seconds until demand first passes capacity; +inf = not within the grid."""
-        over = self.demand > 1.0
-        return np.where(over.any(axis=1), self.times[over.argmax(axis=1)], np.inf)
-
     def demand_at(self, horizons: Sequence[float], quantiles: Sequence[float]) -> list[list[float]]:
         """For each of the `quantiles`, the demand at each of the `horizons`, in seconds.
 
